@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <postroom/contract.h>
+#include <postroom/event_source.h>
 #include <postroom/message.h>
 #include <postroom/store.h>
 
 typedef struct pr_unit pr_unit;
-typedef struct pr_contracts pr_contracts;
-typedef struct pr_event_source pr_event_source;
 
 typedef enum pr_outcome {
     PR_OUTCOME_COMMITTED = 1,
