@@ -18,8 +18,9 @@ pr_status pr__fail_retry(pr_error *err, pr_status status, pr_retry retry, const 
                          const char *format, ...) PR_PRINTF(5, 6);
 pr_status pr__fail_nomem(pr_error *err, const char *origin);
 
-/* Prefix "context: " to the message of an error that is set. Returns err->status, or PR_OK. */
-pr_status pr__error_context(pr_error *err, const char *format, ...) PR_PRINTF(2, 3);
+/* Prefix "context: " to the message of an error that is set; nothing for NULL. It returns nothing,
+   so that a failure whose err is NULL cannot be turned into PR_OK by returning this. */
+void pr__error_context(pr_error *err, const char *format, ...) PR_PRINTF(2, 3);
 
 /* Copy one error into another that holds no failure yet. Both may be NULL. */
 void pr__error_copy(pr_error *to, const pr_error *from);

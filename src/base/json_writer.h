@@ -16,9 +16,9 @@
 typedef struct pr__json {
     pr__buffer *buffer;           /* borrowed */
     uint32_t depth;
-    uint32_t comma;               /* bit d: a value stands before the next one at depth d */
+    uint64_t comma;               /* bit d: a value stands before the next one at depth d */
     bool after_key;
-    bool failed;                  /* too deep, or a non-finite double */
+    bool failed;                  /* too deep, unbalanced, or a non-finite double */
 } pr__json;
 
 void pr__json_init(pr__json *json, pr__buffer *buffer);

@@ -11,6 +11,8 @@
 #include <postroom/export.h>
 
 bool pr__utf8_valid(const char *text, size_t size); /* no surrogates, no overlong, <= U+10FFFF */
+/* Bytes of the valid code point that text starts with; 0 when it starts with none. */
+size_t pr__utf8_step(const char *text, size_t size);
 size_t pr__utf8_cut(const char *text, size_t size, size_t limit); /* <= limit, at a code point */
 bool pr__text_equal(const char *a, const char *b);                /* NULL equals NULL only */
 bool pr__text_empty(const char *text);                            /* NULL or "" */
