@@ -1,6 +1,7 @@
 /*
  * Addresses: `<transport>://topic/<urn>`, `<transport>://in/<endpoint-id>`,
- * `<transport>://in/<urn>/<endpoint-id>` (the same endpoint, for that type), `<transport>://reply/<id>`.
+ * `<transport>://in/<urn>/<endpoint-id>` (the same endpoint, for that type),
+ * `<transport>://reply/<id>`.
  */
 #ifndef POSTROOM_ADDRESS_H
 #define POSTROOM_ADDRESS_H
@@ -10,7 +11,11 @@
 
 #include <postroom/error.h>
 
-typedef enum pr_address_kind { PR_ADDRESS_TOPIC = 1, PR_ADDRESS_IN, PR_ADDRESS_REPLY } pr_address_kind;
+typedef enum pr_address_kind {
+    PR_ADDRESS_TOPIC = 1,
+    PR_ADDRESS_IN,
+    PR_ADDRESS_REPLY
+} pr_address_kind;
 
 /* The reserved transport of rows that subscriptions of this store read where they are. */
 #define PR_TRANSPORT_LOCAL "local"

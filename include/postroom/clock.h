@@ -1,6 +1,6 @@
 /*
- * The clock port. Host clocks never matter to safety: leases are judged by the database's clock, and
- * how long a holder may still send is counted on the monotonic one.
+ * The clock port. Host clocks never matter to safety: leases are judged by the database's clock,
+ * and how long a holder may still send is counted on the monotonic one.
  */
 #ifndef POSTROOM_CLOCK_H
 #define POSTROOM_CLOCK_H

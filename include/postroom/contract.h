@@ -40,7 +40,7 @@ typedef struct pr_bytes {
 } pr_bytes;
 
 typedef struct pr_list {
-    void *items;  /* count elements of element_size, in order */
+    void *items; /* count elements of element_size, in order */
     size_t count;
 } pr_list;
 
@@ -51,11 +51,11 @@ typedef struct pr_list {
 typedef struct pr_field {
     const char *name; /* in JSON; NULL ends the table */
     pr_field_kind kind;
-    pr_field_kind element_kind; /* of a LIST; 0 otherwise */
-    uint32_t flags;             /* PR_FIELD_… */
-    size_t offset;              /* of the field in its struct */
-    size_t presence_offset;     /* of a bool, for OPTIONAL */
-    size_t element_size;        /* of a LIST */
+    pr_field_kind element_kind;    /* of a LIST; 0 otherwise */
+    uint32_t flags;                /* PR_FIELD_… */
+    size_t offset;                 /* of the field in its struct */
+    size_t presence_offset;        /* of a bool, for OPTIONAL */
+    size_t element_size;           /* of a LIST */
     const struct pr_field *nested; /* table of a NESTED field or of a LIST of NESTED */
 } pr_field;
 
@@ -124,8 +124,7 @@ PR_API const pr_contract *pr_contracts_find(const pr_contracts *contracts, const
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_contract_encode(const pr_contract *contract, const void *object,
-                                                  void **ret_body, size_t *ret_size,
-                                                  pr_error *err);
+                                                  void **ret_body, size_t *ret_size, pr_error *err);
 
 /**
  * Decode a message's body by its contract.

@@ -30,26 +30,26 @@ typedef pr_handled (*pr_handler)(void *user, pr_scope *scope);
 
 typedef struct pr_endpoint_options {
     uint32_t size;
-    uint32_t prefetch;              /* 0 = 32 */
-    const char *id;                 /* the consumer of the inbox and the queue's name */
-    const char *const *types;       /* URNs that it subscribes to */
+    uint32_t prefetch;        /* 0 = 32 */
+    const char *id;           /* the consumer of the inbox and the queue's name */
+    const char *const *types; /* URNs that it subscribes to */
     size_t type_count;
-    const pr_contracts *contracts;  /* borrowed; NULL = every type is raw bytes */
+    const pr_contracts *contracts; /* borrowed; NULL = every type is raw bytes */
     pr_handler handler;
     void *user;
-    uint32_t retry_max;             /* 0 = 10; PR_RETRY_NONE = none */
-    uint32_t jitter_percent;        /* 0 = 25; PR_JITTER_NONE = none */
-    int64_t backoff_initial_ms;     /* 0 = 5,000 */
-    int64_t backoff_max_ms;         /* 0 = 900,000 */
-    int64_t busy_wait_ms;           /* 0 = 5,000: how long a delivery waits for its twin */
-    int64_t lease_ms;               /* of parked rows and deliveries; 0 = 30,000 */
-    int64_t poll_ms;                /* waits for deliveries this long; 0 = 50 */
-    int64_t stop_grace_ms;          /* 0 = 10,000 */
-    pr_order order;                 /* DEFAULT = HOLD */
-    const char *owner;              /* shown by explain; NULL = host and pid */
-    const pr_clock *clock;          /* borrowed; NULL = the system's */
-    const pr_random *random;        /* borrowed; NULL = the system's */
-    const pr_observer *observer;    /* borrowed; may be NULL */
+    uint32_t retry_max;          /* 0 = 10; PR_RETRY_NONE = none */
+    uint32_t jitter_percent;     /* 0 = 25; PR_JITTER_NONE = none */
+    int64_t backoff_initial_ms;  /* 0 = 5,000 */
+    int64_t backoff_max_ms;      /* 0 = 900,000 */
+    int64_t busy_wait_ms;        /* 0 = 5,000: how long a delivery waits for its twin */
+    int64_t lease_ms;            /* of parked rows and deliveries; 0 = 30,000 */
+    int64_t poll_ms;             /* waits for deliveries this long; 0 = 50 */
+    int64_t stop_grace_ms;       /* 0 = 10,000 */
+    pr_order order;              /* DEFAULT = HOLD */
+    const char *owner;           /* shown by explain; NULL = host and pid */
+    const pr_clock *clock;       /* borrowed; NULL = the system's */
+    const pr_random *random;     /* borrowed; NULL = the system's */
+    const pr_observer *observer; /* borrowed; may be NULL */
 } pr_endpoint_options;
 
 /* clang-format off */
@@ -59,8 +59,8 @@ typedef struct pr_endpoint_options {
 typedef struct pr_endpoint_snapshot {
     uint32_t size;
     bool running;
-    bool paused;              /* the database could not take what failed; resumes by itself */
-    char paused_reason[256];  /* "" when not paused */
+    bool paused;             /* the database could not take what failed; resumes by itself */
+    char paused_reason[256]; /* "" when not paused */
     uint64_t received, handled, duplicate, failed, dead, held, busy, requeued, conflict, fenced;
 } pr_endpoint_snapshot;
 
@@ -69,8 +69,8 @@ PR_BEGIN_DECLS
 /**
  * Make an endpoint; it receives nothing until it is run or stepped.
  *
- * Owner   store (where the inbox and the handler's tables are) and transport are borrowed, must outlive
- *         it and are its thread's alone. *ret_endpoint is the caller's: pr_endpoint_free().
+ * Owner   store (where the inbox and the handler's tables are) and transport are borrowed, must
+ *         outlive it and are its thread's alone. *ret_endpoint is the caller's: pr_endpoint_free().
  * Errors  INVALID: options; CONTENT, LIMIT: id or a type. NOMEM.
  * Since   0.1
  */
@@ -143,7 +143,8 @@ PR_API const void *pr_scope_object(const pr_scope *scope);
 
 /**
  * The unit of work in which the handler runs: enqueue follow-ups here, with pr_unit_enqueue. They
- * inherit correlation, causation and trace context of the message. The adapter gives its connection.
+ * inherit correlation, causation and trace context of the message. The adapter gives its
+ * connection.
  *
  * Owner   scope's; valid until the handler returns.
  * Since   0.1

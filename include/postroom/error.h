@@ -13,18 +13,18 @@
 
 /* What to do about an error. UNKNOWN is never folded into SAME. */
 typedef enum pr_retry {
-    PR_RETRY_NEVER = 0,  /* the same call fails again */
-    PR_RETRY_SAME,       /* run the whole transaction again after a wait */
-    PR_RETRY_RECONNECT,  /* drop the connection first */
-    PR_RETRY_UNKNOWN     /* the outcome of a commit or a publish is not known */
+    PR_RETRY_NEVER = 0, /* the same call fails again */
+    PR_RETRY_SAME,      /* run the whole transaction again after a wait */
+    PR_RETRY_RECONNECT, /* drop the connection first */
+    PR_RETRY_UNKNOWN    /* the outcome of a commit or a publish is not known */
 } pr_retry;
 
 #define PR_ERROR_MESSAGE_SIZE 1024
 #define PR_ERROR_ORIGIN_SIZE  48
 
 typedef struct pr_error {
-    uint32_t size;                       /* sizeof(pr_error), set by PR_ERROR_INIT */
-    pr_status status;                    /* PR_OK until the first failure */
+    uint32_t size;    /* sizeof(pr_error), set by PR_ERROR_INIT */
+    pr_status status; /* PR_OK until the first failure */
     pr_retry retry;
     int32_t os_errno;                    /* 0 when none */
     int32_t backend_code;                /* result code of the database or broker, 0 when none */

@@ -11,10 +11,10 @@
 #include <postroom/error.h>
 
 typedef struct pr_event_source {
-    uint32_t size;                       /* set by pr_event_source_init */
-    uint32_t count;                      /* raised and not yet committed; read only */
-    struct pr__raised_event *first;      /* internal */
-    struct pr__raised_event *last;       /* internal */
+    uint32_t size;                  /* set by pr_event_source_init */
+    uint32_t count;                 /* raised and not yet committed; read only */
+    struct pr__raised_event *first; /* internal */
+    struct pr__raised_event *last;  /* internal */
 } pr_event_source;
 
 PR_BEGIN_DECLS

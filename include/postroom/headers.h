@@ -26,9 +26,9 @@ typedef enum pr_header_kind {
 typedef struct pr_header {
     pr_header_kind kind;
     const char *name;
-    const char *text; /* TEXT; the JSON text of OTHER */
-    int64_t integer;  /* INT, BOOL (0 or 1), INSTANT (microseconds) */
-    double real;      /* DOUBLE */
+    const char *text;  /* TEXT; the JSON text of OTHER */
+    int64_t integer;   /* INT, BOOL (0 or 1), INSTANT (microseconds) */
+    double real;       /* DOUBLE */
     const void *bytes; /* BYTES */
     size_t bytes_size;
 } pr_header;

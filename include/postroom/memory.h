@@ -46,8 +46,7 @@ PR_API pr_memory_broker *pr_memory_broker_free(pr_memory_broker *broker);
  */
 PR_API PR_MUST_CHECK pr_status pr_memory_transport_new(pr_memory_broker *broker,
                                                        const pr_memory_options *opt,
-                                                       pr_transport **ret_transport,
-                                                       pr_error *err);
+                                                       pr_transport **ret_transport, pr_error *err);
 
 PR_END_DECLS
 

@@ -16,25 +16,25 @@
 #include <postroom/limits.h>
 
 typedef struct pr_message {
-    uint32_t size;              /* sizeof(pr_message) */
-    uint32_t type_version;      /* schema version >= 1; 0 = 1 */
-    const char *id;             /* UUID text; NULL = a UUIDv7 made at enqueue. Received: any text */
-    const char *type;           /* urn:message:<namespace>:<name> */
-    const char *content_type;   /* NULL = application/json */
-    const char *destination;    /* an address; NULL = the type's topic on the default transport */
-    const char *source;         /* who sends it */
-    const char *key;            /* order scope; NULL = no order. "" is refused */
-    const char *tenant;         /* NULL and "" are the same: none */
+    uint32_t size;            /* sizeof(pr_message) */
+    uint32_t type_version;    /* schema version >= 1; 0 = 1 */
+    const char *id;           /* UUID text; NULL = a UUIDv7 made at enqueue. Received: any text */
+    const char *type;         /* urn:message:<namespace>:<name> */
+    const char *content_type; /* NULL = application/json */
+    const char *destination;  /* an address; NULL = the type's topic on the default transport */
+    const char *source;       /* who sends it */
+    const char *key;          /* order scope; NULL = no order. "" is refused */
+    const char *tenant;       /* NULL and "" are the same: none */
     const char *correlation_id;
     const char *causation_id;
-    const char *traceparent;    /* W3C trace context */
+    const char *traceparent; /* W3C trace context */
     const char *tracestate;
-    const char *headers;        /* JSON object text, see pr_headers; NULL = none */
-    const void *body;           /* NULL only when body_size_bytes is 0 */
+    const char *headers; /* JSON object text, see pr_headers; NULL = none */
+    const void *body;    /* NULL only when body_size_bytes is 0 */
     uint64_t body_size_bytes;
-    int64_t occurred_at_us;     /* microseconds since 1970, UTC; 0 = now */
-    int64_t expires_at_us;      /* not sent afterwards; 0 = never */
-    int64_t deliver_at_us;      /* not sent before; 0 = at once */
+    int64_t occurred_at_us; /* microseconds since 1970, UTC; 0 = now */
+    int64_t expires_at_us;  /* not sent afterwards; 0 = never */
+    int64_t deliver_at_us;  /* not sent before; 0 = at once */
 } pr_message;
 
 /* clang-format off */

@@ -44,7 +44,7 @@ typedef enum pr_observation_kind {
 #define PR_OBSERVATION_ENUM(name, text) PR_OBSERVE_##name,
     PR_OBSERVATION_LIST(PR_OBSERVATION_ENUM)
 #undef PR_OBSERVATION_ENUM
-    PR_OBSERVE_COUNT
+        PR_OBSERVE_COUNT
 } pr_observation_kind;
 
 typedef struct pr_observation {

@@ -49,13 +49,14 @@ PR_API PR_MUST_CHECK pr_status pr_sqlite_store_open(const pr_sqlite_options *opt
  * Errors  INVALID. BACKEND. STATE: a transaction is open.
  * Since   0.1
  */
-PR_API PR_MUST_CHECK pr_status pr_sqlite_prepare(struct sqlite3 *db, int64_t busy_ms, pr_error *err);
+PR_API PR_MUST_CHECK pr_status pr_sqlite_prepare(struct sqlite3 *db, int64_t busy_ms,
+                                                 pr_error *err);
 
 /**
  * Attach to the transaction that the host has open on its own connection.
  *
- * Owner   db stays the host's and must outlive the unit; *ret_unit: pr_unit_free(). The host commits
- *         and then calls pr_unit_finished().
+ * Owner   db stays the host's and must outlive the unit; *ret_unit: pr_unit_free(). The host
+ *         commits and then calls pr_unit_finished().
  * Errors  STATE: no transaction is open on db. INVALID: db is another database than the store's.
  *         SCHEMA: the store's tables are not there. BACKEND.
  * Thread  db's.

@@ -34,8 +34,8 @@ typedef struct pr_submission {
 typedef struct pr_submitted {
     uint64_t ticket;
     pr_submit_outcome outcome;
-    bool suspect;       /* LOST: this message may be what closed the connection; send it alone */
-    char reason[256];   /* one line; "" when confirmed */
+    bool suspect;     /* LOST: this message may be what closed the connection; send it alone */
+    char reason[256]; /* one line; "" when confirmed */
 } pr_submitted;
 
 typedef enum pr_transport_state_kind {
@@ -57,15 +57,15 @@ typedef struct pr_subscribe_options {
     const char *endpoint;     /* endpoint id: the queue's name; competing consumers share it */
     const char *const *types; /* URNs; the endpoint's own address needs none */
     size_t type_count;
-    bool temporary;           /* vanishes when closed, and after expiry_ms when its holder died */
-    int64_t expiry_ms;        /* of a temporary one; 0 = 60,000 */
-    int64_t lease_ms;         /* where the transport leases deliveries; 0 = 30,000 */
+    bool temporary;    /* vanishes when closed, and after expiry_ms when its holder died */
+    int64_t expiry_ms; /* of a temporary one; 0 = 60,000 */
+    int64_t lease_ms;  /* where the transport leases deliveries; 0 = 30,000 */
 } pr_subscribe_options;
 
 typedef struct pr_delivery {
-    pr_message message;  /* borrowed from the transport until the delivery is settled */
-    uint64_t tag;        /* the transport's, with the epoch of its channel inside */
-    bool redelivered;    /* it was, or may have been, delivered before */
+    pr_message message;      /* borrowed from the transport until the delivery is settled */
+    uint64_t tag;            /* the transport's, with the epoch of its channel inside */
+    bool redelivered;        /* it was, or may have been, delivered before */
     uint32_t delivery_count; /* how often before, where the transport knows; else 0 */
 } pr_delivery;
 
@@ -81,8 +81,8 @@ typedef enum pr_verdict {
 #define PR_TRANSPORT_DURABLE       0x8u /* confirmed messages survive the end of the process */
 
 /*
- * The methods. NULL, or beyond `size`, means unsupported. Every call is made with arguments that were
- * checked before (pr_transport_… functions below), from the thread that owns the object.
+ * The methods. NULL, or beyond `size`, means unsupported. Every call is made with arguments that
+ * were checked before (pr_transport_… functions below), from the thread that owns the object.
  */
 typedef struct pr_transport_ops {
     uint32_t size;
@@ -93,11 +93,12 @@ typedef struct pr_transport_ops {
        failure, as often as wanted. OK means up. */
     pr_status (*open)(pr_transport *transport, int64_t timeout_ms, pr_error *err);
     /* Take over up to count submissions in order; *ret_accepted are taken (0 = would block: window
-       full or blocked). Never blocks beyond its publish deadline. A taken one ends in one outcome. */
+       full or blocked). Never blocks beyond its publish deadline. A taken one ends in one outcome.
+       */
     pr_status (*submit)(pr_transport *transport, const pr_submission *submissions, size_t count,
                         size_t *ret_accepted, pr_error *err);
-    /* Hand over up to max outcomes; waits up to timeout_ms for the first. Everything accepted gets its
-       outcome here, also after the connection went (LOST). */
+    /* Hand over up to max outcomes; waits up to timeout_ms for the first. Everything accepted gets
+       its outcome here, also after the connection went (LOST). */
     pr_status (*poll)(pr_transport *transport, int64_t timeout_ms, pr_submitted *ret_outcomes,
                       size_t max, size_t *ret_count, pr_error *err);
     /* State as last known; never blocks. */
@@ -115,8 +116,7 @@ typedef struct pr_subscription_ops {
     uint32_t size;
     /* Hand over up to max deliveries; waits up to timeout_ms for the first. */
     pr_status (*receive)(pr_subscription *subscription, int64_t timeout_ms,
-                         pr_delivery *ret_deliveries, size_t max, size_t *ret_count,
-                         pr_error *err);
+                         pr_delivery *ret_deliveries, size_t max, size_t *ret_count, pr_error *err);
     /* Settle one delivery. A stale tag is dropped, counted and answered with FENCED. */
     pr_status (*settle)(pr_subscription *subscription, uint64_t tag, pr_verdict verdict,
                         int64_t requeue_delay_ms, pr_error *err);
@@ -129,10 +129,10 @@ typedef struct pr_subscription_ops {
 /* The first member of every transport; the adapter fills it before it hands the object out. */
 struct pr_transport {
     const pr_transport_ops *ops;
-    const char *name;             /* the scheme in addresses, such as "database"; adapter's copy */
-    const pr_observer *observer;  /* may be NULL */
+    const char *name;            /* the scheme in addresses, such as "database"; adapter's copy */
+    const pr_observer *observer; /* may be NULL */
     const pr_clock *clock;
-    uint32_t window;              /* unconfirmed submissions at most */
+    uint32_t window; /* unconfirmed submissions at most */
 };
 
 struct pr_subscription {
@@ -191,8 +191,8 @@ PR_API void pr_transport_state_get(pr_transport *transport, pr_transport_state *
  * Declare (or only check) what a subscription needs at the other side.
  *
  * Owner   options is borrowed.
- * Errors  INVALID. UNSUPPORTED. NOT_FOUND: check only, it is missing. CONFLICT: it differs; what and
- *         how is named. BACKEND.
+ * Errors  INVALID. UNSUPPORTED. NOT_FOUND: check only, it is missing. CONFLICT: it differs; what
+ *         and how is named. BACKEND.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_transport_topology(pr_transport *transport,

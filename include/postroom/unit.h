@@ -36,8 +36,8 @@ typedef struct pr_unit_context {
 } pr_unit_context;
 
 typedef struct pr_enqueued {
-    char id[37];     /* the message's id */
-    bool duplicate;  /* the same id and content stood already in this unit: nothing was added */
+    char id[37];    /* the message's id */
+    bool duplicate; /* the same id and content stood already in this unit: nothing was added */
 } pr_enqueued;
 
 PR_BEGIN_DECLS

@@ -11,13 +11,16 @@
 #include <postroom/export.h>
 
 typedef struct pr__buffer {
-    char *data;      /* NUL-terminated whenever size > 0 or after pr__buffer_text */
-    size_t size;     /* without the NUL */
+    char *data;  /* NUL-terminated whenever size > 0 or after pr__buffer_text */
+    size_t size; /* without the NUL */
     size_t capacity;
-    bool failed;     /* out of memory happened: the content is not whole */
+    bool failed; /* out of memory happened: the content is not whole */
 } pr__buffer;
 
-#define PR_BUFFER_INIT {NULL, 0, 0, false}
+#define PR_BUFFER_INIT                                                                             \
+    {                                                                                              \
+        NULL, 0, 0, false                                                                          \
+    }
 
 void pr__buffer_done(pr__buffer *buffer);
 void pr__buffer_clear(pr__buffer *buffer); /* keeps the capacity */

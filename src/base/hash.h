@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PR_CONTENT_HASH_SIZE 16
+#define PR_CONTENT_HASH_SIZE      16
 #define PR_CONTENT_HASH_TEXT_SIZE 33
 
 /* BLAKE2b-128 of type, NUL, decimal version, NUL, body: what "same content" means everywhere. */

@@ -14,11 +14,11 @@
 #define PR_JSON_DEPTH_MAX 32
 
 typedef struct pr__json {
-    pr__buffer *buffer;           /* borrowed */
+    pr__buffer *buffer; /* borrowed */
     uint32_t depth;
-    uint64_t comma;               /* bit d: a value stands before the next one at depth d */
+    uint64_t comma; /* bit d: a value stands before the next one at depth d */
     bool after_key;
-    bool failed;                  /* too deep, unbalanced, or a non-finite double */
+    bool failed; /* too deep, unbalanced, or a non-finite double */
 } pr__json;
 
 void pr__json_init(pr__json *json, pr__buffer *buffer);
@@ -27,7 +27,7 @@ void pr__json_object_end(pr__json *json);
 void pr__json_array_begin(pr__json *json);
 void pr__json_array_end(pr__json *json);
 void pr__json_key(pr__json *json, const char *key);
-void pr__json_text(pr__json *json, const char *text);                     /* NULL writes null */
+void pr__json_text(pr__json *json, const char *text); /* NULL writes null */
 void pr__json_text_n(pr__json *json, const char *text, size_t size);
 void pr__json_int(pr__json *json, int64_t value);
 void pr__json_uint(pr__json *json, uint64_t value);
@@ -35,7 +35,7 @@ void pr__json_double(pr__json *json, double value);
 void pr__json_bool(pr__json *json, bool value);
 void pr__json_null(pr__json *json);
 void pr__json_base64(pr__json *json, const void *data, size_t size);
-void pr__json_instant(pr__json *json, int64_t instant_us);                /* RFC 3339 text */
-void pr__json_raw(pr__json *json, const char *raw, size_t size);          /* one whole JSON value */
+void pr__json_instant(pr__json *json, int64_t instant_us);       /* RFC 3339 text */
+void pr__json_raw(pr__json *json, const char *raw, size_t size); /* one whole JSON value */
 
 #endif

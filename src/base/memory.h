@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *pr__alloc(size_t size);                  /* zeroed; NULL when out of memory */
-void *pr__alloc_array(size_t count, size_t size); /* zeroed, overflow checked */
+void *pr__alloc(size_t size);                                /* zeroed; NULL when out of memory */
+void *pr__alloc_array(size_t count, size_t size);            /* zeroed, overflow checked */
 void *pr__realloc_array(void *p, size_t count, size_t size); /* old block stays on failure */
-void *pr__free(void *p);                       /* returns NULL */
-char *pr__strdup(const char *text);            /* NULL for NULL */
+void *pr__free(void *p);                                     /* returns NULL */
+char *pr__strdup(const char *text);                          /* NULL for NULL */
 char *pr__strndup(const char *text, size_t size);
 void *pr__memdup(const void *data, size_t size); /* one byte more, NUL; never NULL for size 0 */
 

@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PR_INSTANT_MIN_US (-62135596800000000LL) /* 0001-01-01T00:00:00Z */
-#define PR_INSTANT_MAX_US 253402300799999999LL   /* 9999-12-31T23:59:59.999999Z */
-#define PR_INSTANT_TEXT_SIZE 28                  /* "2026-01-31T12:00:00.000000Z" and a NUL */
+#define PR_INSTANT_MIN_US    (-62135596800000000LL) /* 0001-01-01T00:00:00Z */
+#define PR_INSTANT_MAX_US    253402300799999999LL   /* 9999-12-31T23:59:59.999999Z */
+#define PR_INSTANT_TEXT_SIZE 28                     /* "2026-01-31T12:00:00.000000Z" and a NUL */
 
-int64_t pr__wall_us(void);      /* the host's clock, for adapters and the system clock only */
+int64_t pr__wall_us(void); /* the host's clock, for adapters and the system clock only */
 int64_t pr__monotonic_us(void);
 void pr__sleep_us(int64_t us);
 bool pr__instant_valid(int64_t instant_us);

@@ -2,8 +2,8 @@
  * A batch: what one claim gave, item by item, and what became of each.
  *
  * The store fills it, the holder (relay, or a subscription of the database transport) writes the
- * results, pr__batch_close applies the order rules, the store settles. Everything lives in the batch's
- * arena. A batch is of one kind: slices of the log, or parked rows.
+ * results, pr__batch_close applies the order rules, the store settles. Everything lives in the
+ * batch's arena. A batch is of one kind: slices of the log, or parked rows.
  */
 #ifndef PR_PORT_BATCH_H
 #define PR_PORT_BATCH_H
@@ -34,22 +34,23 @@ typedef enum pr__result {
 } pr__result;
 
 typedef struct pr__item {
-    pr_message message;     /* points into the batch's arena; destination is resolved, never NULL */
-    int64_t log_id;         /* of a parked item too: its id in the log */
+    pr_message message; /* points into the batch's arena; destination is resolved, never NULL */
+    int64_t log_id;     /* of a parked item too: its id in the log */
     uint32_t lane;
-    uint32_t slice;         /* index into batch->slices; PR__NO_SLICE for a parked item */
-    uint32_t attempts;      /* charged so far */
-    uint32_t suspicion;     /* times lost so far while it may have closed the connection; > 0: send
+    uint32_t slice;     /* index into batch->slices; PR__NO_SLICE for a parked item */
+    uint32_t attempts;  /* charged so far */
+    uint32_t suspicion; /* times lost so far while it may have closed the connection; > 0: send
                                it alone */
-    bool blocked;           /* an older parked row of its key blocks it: must not be sent */
-    bool poison;            /* it killed its holders: do not send, settle FAILED */
-    const char *unreadable; /* not NULL: the row cannot be read as a message, and why; settle DEAD */
+    bool blocked;       /* an older parked row of its key blocks it: must not be sent */
+    bool poison;        /* it killed its holders: do not send, settle FAILED */
+    const char
+        *unreadable; /* not NULL: the row cannot be read as a message, and why; settle DEAD */
     char token[PR_UUID_TEXT_SIZE]; /* of a parked item: its lock */
     /* the holder's part */
     pr__result result;
     int64_t retry_delay_ms;
-    const char *error;      /* one line; in the batch's arena */
-    bool fenced;            /* set by settle: this item's outcome was discarded */
+    const char *error; /* one line; in the batch's arena */
+    bool fenced;       /* set by settle: this item's outcome was discarded */
 } pr__item;
 
 #define PR__NO_SLICE UINT32_MAX
@@ -57,25 +58,25 @@ typedef struct pr__item {
 /* The open slice of one lane. */
 typedef struct pr__slice {
     uint32_t lane;
-    int64_t seq;                   /* of the journal row that holds it */
+    int64_t seq; /* of the journal row that holds it */
     char token[PR_UUID_TEXT_SIZE];
-    uint32_t attempt;              /* takeovers without a settle */
-    bool takeover;                 /* it was somebody else's before */
-    bool fenced;                   /* set by settle or renew: somebody took over */
+    uint32_t attempt; /* takeovers without a settle */
+    bool takeover;    /* it was somebody else's before */
+    bool fenced;      /* set by settle or renew: somebody took over */
 } pr__slice;
 
 typedef struct pr__batch {
     pr__arena *arena;
     int64_t reader;
-    pr_order order;         /* the reader's policy: HOLD, SKIP or HALT */
-    int64_t claimed_at_us;  /* database clock; expires_at is judged by it */
+    pr_order order;        /* the reader's policy: HOLD, SKIP or HALT */
+    int64_t claimed_at_us; /* database clock; expires_at is judged by it */
     int64_t lease_ms;
-    pr__slice *slices;      /* NULL for parked rows */
+    pr__slice *slices; /* NULL for parked rows */
     uint32_t slice_count;
-    pr__item *items;        /* log: by (lane, id); parked: by (key, id) */
+    pr__item *items; /* log: by (lane, id); parked: by (key, id) */
     uint32_t item_count;
-    uint32_t passed_count;  /* rows that were passed over: of other readers, filtered out */
-    bool more;              /* limits were hit: another claim will find something at once */
+    uint32_t passed_count; /* rows that were passed over: of other readers, filtered out */
+    bool more;             /* limits were hit: another claim will find something at once */
 } pr__batch;
 
 pr__batch *pr__batch_new(void); /* NULL when out of memory */
@@ -90,10 +91,12 @@ void pr__batch_set_error(pr__batch *batch, pr__item *item, const char *text);
  * under HOLD and HALT, per (tenant, key) and in id order,
  * - after one that stays OPEN or LOST, all later ones go OPEN (to rest), none is parked, even if it
  *   was marked FAILED or DEAD by itself; one already PUBLISHED stays so;
- * - after one FAILED, DEFERRED, DEAD, EXPIRED or HELD, each later one still OPEN becomes HELD; one marked
+ * - after one FAILED, DEFERRED, DEAD, EXPIRED or HELD, each later one still OPEN becomes HELD; one
+ * marked
  *   blocked becomes HELD.
  * Under SKIP a blocked flag is never set and later ones keep their own result.
- * For parked items (they are the run of a key): after one that is not PUBLISHED, later OPEN ones stay OPEN.
+ * For parked items (they are the run of a key): after one that is not PUBLISHED, later OPEN ones
+ * stay OPEN.
  */
 void pr__batch_close(pr__batch *batch);
 

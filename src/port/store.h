@@ -25,21 +25,21 @@ typedef struct pr__reader_spec {
     const char *name;                /* unique; an endpoint id */
     const char *const *destinations; /* exact addresses that it takes, with the `local` scheme */
     size_t destination_count;
-    pr_order order;                  /* DEFAULT = HOLD */
+    pr_order order; /* DEFAULT = HOLD */
     bool temporary;
-    int64_t expiry_ms;               /* of a temporary one */
+    int64_t expiry_ms; /* of a temporary one */
 } pr__reader_spec;
 
 /* ---- claim ---- */
 
 typedef struct pr__claim_options {
     int64_t reader;
-    int64_t lease_ms;        /* > 0 */
-    uint32_t batch_max;      /* > 0 */
-    uint64_t bytes_max;      /* > 0; one message is given whatever its size */
-    uint32_t lanes_max;      /* lanes to claim at most; 0 = all */
-    const char *owner;       /* shown by explain; not an identity */
-    /* Local destinations of other readers to leave alone, and the like, are the store's business. */
+    int64_t lease_ms;   /* > 0 */
+    uint32_t batch_max; /* > 0 */
+    uint64_t bytes_max; /* > 0; one message is given whatever its size */
+    uint32_t lanes_max; /* lanes to claim at most; 0 = all */
+    const char *owner;  /* shown by explain; not an identity */
+    /* Local destinations of other readers to leave alone, and the like, are the store's. */
 } pr__claim_options;
 
 typedef struct pr__settle_report {
@@ -57,9 +57,9 @@ typedef struct pr__inbox_key {
 } pr__inbox_key;
 
 typedef enum pr__mark {
-    PR__MARK_NEW = 1,   /* inserted in this unit */
-    PR__MARK_DONE,      /* stood before, same content */
-    PR__MARK_CONFLICT   /* stood before, other content */
+    PR__MARK_NEW = 1, /* inserted in this unit */
+    PR__MARK_DONE,    /* stood before, same content */
+    PR__MARK_CONFLICT /* stood before, other content */
 } pr__mark;
 
 /* A parked row of the inbox, without its body. */
@@ -70,18 +70,18 @@ typedef struct pr__inbox_row {
     char token[PR_UUID_TEXT_SIZE]; /* "" when not leased */
     int64_t next_attempt_at_us;
     int64_t locked_until_us;
-    bool same_content;             /* as the hash that was asked for */
+    bool same_content; /* as the hash that was asked for */
 } pr__inbox_row;
 
 /* How a message is to stand parked. */
 typedef struct pr__inbox_park {
-    pr_state state;          /* FAILED, HELD, DEAD, or PUBLISHING for processing */
+    pr_state state; /* FAILED, HELD, DEAD, or PUBLISHING for processing */
     uint32_t attempts;
-    int64_t retry_delay_ms;  /* due this long after the database's now */
-    const char *error;       /* one line; NULL = none */
-    const char *token;       /* PUBLISHING: the lock; else NULL */
-    const char *owner;       /* PUBLISHING: who */
-    int64_t lease_ms;        /* PUBLISHING: > 0 */
+    int64_t retry_delay_ms; /* due this long after the database's now */
+    const char *error;      /* one line; NULL = none */
+    const char *token;      /* PUBLISHING: the lock; else NULL */
+    const char *owner;      /* PUBLISHING: who */
+    int64_t lease_ms;       /* PUBLISHING: > 0 */
 } pr__inbox_park;
 
 /* A due row that was claimed for a retry; the batch's items carry token, attempts and message. */
@@ -96,25 +96,28 @@ typedef struct pr__inbox_claim_options {
 /* ---- operations ---- */
 
 typedef struct pr__backlog {
-    uint64_t pending;               /* of the reader: not passed, or open, or in rest */
-    int64_t oldest_pending_age_ms;  /* 0 = none */
+    uint64_t pending;              /* of the reader: not passed, or open, or in rest */
+    int64_t oldest_pending_age_ms; /* 0 = none */
 } pr__backlog;
 
 /* One enqueue, prepared by core: every default filled in, every limit checked. */
 typedef struct pr__enqueue {
-    const pr_message *message; /* id, type_version, content_type, occurred_at_us are set; destination
-                                  may be NULL; deliver_at_us in the future: parked as delayed */
-    bool caller_id;            /* the id is the caller's: look for it in this transaction */
-    bool duplicate;            /* set by the store: stood already, same content */
+    /* id, type_version, content_type, occurred_at_us are set; destination may be NULL;
+       deliver_at_us in the future: parked as delayed */
+    const pr_message *message;
+    bool caller_id; /* the id is the caller's: look for it in this transaction */
+    bool duplicate; /* set by the store: stood already, same content */
 } pr__enqueue;
 
 /* ---- the vtables ---- */
 
 typedef struct pr__unit_ops {
-    /* Is the transaction that the unit began in, or joined, still live and not aborted? STATE if not. */
+    /* Is the transaction that the unit began in, or joined, still live and not aborted? STATE if
+       not. */
     pr_status (*live)(pr_unit *unit, pr_error *err);
     /* Insert in order, all or none (savepoint). CONFLICT: a caller's id stands in this transaction
-       with other content; names its index. On BACKEND errors the transaction is good for rollback only. */
+       with other content; names its index. On BACKEND errors the transaction is good for rollback
+       only. */
     pr_status (*enqueue)(pr_unit *unit, pr__enqueue *messages, size_t count, pr_error *err);
     pr_status (*commit)(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err);
     pr_status (*rollback)(pr_unit *unit, pr_error *err);
@@ -122,7 +125,7 @@ typedef struct pr__unit_ops {
     void (*free)(pr_unit *unit);
 
     /* Inbox, all in the unit's transaction; the mark is touched before the parked row, always.
-       `hash` is pr__content_hash of type, version, body. BUSY: waited longer than the busy limit. */
+       `hash` is pr__content_hash of type, version, body. BUSY: waited beyond the busy limit. */
     pr_status (*inbox_mark)(pr_unit *unit, const pr__inbox_key *key,
                             const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
                             pr_error *err);
@@ -130,9 +133,9 @@ typedef struct pr__unit_ops {
     pr_status (*inbox_find)(pr_unit *unit, const pr__inbox_key *key,
                             const uint8_t hash[PR_CONTENT_HASH_SIZE], bool *ret_found,
                             pr__inbox_row *ret_row, pr_error *err);
-    /* Does an older blocking row of (tenant, consumer, key) stand? Older than the row of `own` (NULL:
-       than a message not parked yet, so any counts). Blocking: failed, held, processing; under HALT
-       dead too. */
+    /* Does an older blocking row of (tenant, consumer, key) stand? Older than the row of `own`
+       (NULL: than a message not parked yet, so any counts). Blocking: failed, held, processing;
+       under HALT dead too. */
     pr_status (*inbox_blocked)(pr_unit *unit, const pr__inbox_key *own, const char *message_key,
                                pr_order order, bool *ret_blocked, pr_error *err);
     /* INSERT … ON CONFLICT DO NOTHING of a full copy. */
@@ -152,11 +155,11 @@ typedef struct pr__unit_core pr__unit_core; /* core's part of a unit: context, e
 struct pr_unit {
     const pr__unit_ops *ops;
     pr_store *store;
-    pr_unit *outer;        /* of a nested unit; its ops are core's */
+    pr_unit *outer; /* of a nested unit; its ops are core's */
     bool joined;
-    bool finished;         /* committed, rolled back, or told by the host */
+    bool finished; /* committed, rolled back, or told by the host */
     bool rollback_only;
-    pr__unit_core *core;   /* made by core on first use; freed by pr_unit_free */
+    pr__unit_core *core; /* made by core on first use; freed by pr_unit_free */
 };
 
 typedef struct pr__store_ops {
@@ -175,7 +178,8 @@ typedef struct pr__store_ops {
        is pushed on by reader_keep. */
     pr_status (*reader_open)(pr_store *store, const pr__reader_spec *spec, int64_t *ret_reader,
                              pr_error *err);
-    pr_status (*reader_keep)(pr_store *store, int64_t reader, pr_error *err); /* NOT_FOUND: expired */
+    pr_status (*reader_keep)(pr_store *store, int64_t reader,
+                             pr_error *err); /* NOT_FOUND: expired */
     pr_status (*reader_drop)(pr_store *store, int64_t reader, pr_error *err);
     pr_status (*reader_set_order)(pr_store *store, int64_t reader, pr_order order, pr_error *err);
     /* Is there a reader for this destination (scheme `local`)? */
@@ -188,9 +192,9 @@ typedef struct pr__store_ops {
     /* Claim due parked rows of the reader, whole runs of a key; *ret_batch NULL: none is due. */
     pr_status (*claim_parked)(pr_store *store, const pr__claim_options *opt, pr__batch **ret_batch,
                               pr_error *err);
-    /* Settle a closed batch of either kind; with next (log batches only) claim in the same commit. A
-       lost race or token is not an error: see the report and the fenced flags. Repeats an unknown commit
-       itself, by the token at seq + 1. The batch stays the caller's to free. */
+    /* Settle a closed batch of either kind; with next (log batches only) claim in the same commit.
+       A lost race or token is not an error: see the report and the fenced flags. Repeats an unknown
+       commit itself, by the token at seq + 1. The batch stays the caller's to free. */
     pr_status (*settle)(pr_store *store, pr__batch *batch, const pr__claim_options *next,
                         pr__settle_report *ret_report, pr__batch **ret_next, pr_error *err);
     /* Renew all leases of the batch; slices or items that were lost are marked fenced. */
@@ -209,8 +213,8 @@ typedef struct pr__store_ops {
     /* Housekeeping that the relay does now and then: checkpoint of the WAL. */
     pr_status (*maintain)(pr_store *store, pr_error *err);
     /* Give up after limit_ms with BUSY. */
-    pr_status (*backlog)(pr_store *store, int64_t reader, int64_t limit_ms, pr__backlog *ret_backlog,
-                         pr_error *err);
+    pr_status (*backlog)(pr_store *store, int64_t reader, int64_t limit_ms,
+                         pr__backlog *ret_backlog, pr_error *err);
 
     /* Inbox retries: claim due parked rows of a consumer; NULL: none. */
     pr_status (*inbox_claim)(pr_store *store, const pr__inbox_claim_options *opt,
