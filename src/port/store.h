@@ -18,6 +18,7 @@
 
 #include "base/hash.h"
 #include "port/batch.h"
+#include "port/observe.h"
 
 /* ---- readers ---- */
 
@@ -300,8 +301,5 @@ pr_status pr__store_now(pr_store *store, int64_t *ret_now_us, pr_error *err);
 
 /* Prepare the embedded part of an adapter's unit. */
 void pr__unit_init(pr_unit *unit, const pr__unit_ops *ops, pr_store *store, bool joined);
-
-/* Tell an observer, if there is one. */
-void pr__observe(const pr_observer *observer, const pr_observation *observation);
 
 #endif
