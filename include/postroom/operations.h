@@ -24,7 +24,11 @@ typedef enum pr_state {
 #define PR_STATE_COUNT 8 /* array size that a pr_state can index */
 
 /* Where a parked or dead message stands. */
-typedef enum pr_box { PR_BOX_OUTBOX = 1, PR_BOX_INBOX } pr_box;
+typedef enum pr_box {
+    PR_BOX_OUTBOX = 1,
+    PR_BOX_INBOX,
+    PR_BOX_BOTH /* of a list of failed, held or dead ones */
+} pr_box;
 
 /* One row of a list: outbox_state, or inbox_state. Text is valid during the callback only. */
 typedef struct pr_record {
@@ -70,6 +74,8 @@ typedef struct pr_list_page {
 
 typedef bool (*pr_record_callback)(void *user, const pr_record *record); /* false stops */
 
+struct pr_contracts;
+
 typedef struct pr_redrive_options {
     uint32_t size;
     uint32_t limit; /* 1..1,000; 0 = 100 */
@@ -79,9 +85,11 @@ typedef struct pr_redrive_options {
     const char *message_id;  /* one message; NULL = by filter */
     const char *type;        /* filter; NULL = any */
     const char *destination; /* filter; NULL = any */
-    const char *consumer;    /* inbox: required */
+    const char *consumer;    /* inbox: required; outbox: a subscription's name, NULL = the relay */
     const char *who;         /* audit: who does it */
     const char *reason;      /* audit: why; required */
+    /* Borrowed; refuse what is of no contract registered here. NULL = not checked. */
+    const struct pr_contracts *contracts;
 } pr_redrive_options;
 
 typedef struct pr_status_report {

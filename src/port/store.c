@@ -276,6 +276,15 @@ pr_status pr__store_now(pr_store *store, int64_t *ret_now_us, pr_error *err)
     return store->ops->now(store, ret_now_us, err);
 }
 
+pr_status pr__store_place(pr_store *store, const pr_record *record, pr__place *ret_place,
+                          pr_error *err)
+{
+    NEED(store, place);
+    NEED_ARGUMENT(record && ret_place, "record or ret_place is NULL");
+    NEED_ARGUMENT(record->box == PR_BOX_OUTBOX, "only a message of the log has a place in it");
+    return store->ops->place(store, record, ret_place, err);
+}
+
 void pr__unit_init(pr_unit *unit, const pr__unit_ops *ops, pr_store *store, bool joined)
 {
     *unit = (pr_unit){.ops = ops, .store = store, .joined = joined};

@@ -101,6 +101,25 @@ typedef struct pr__backlog {
     int64_t oldest_pending_age_ms; /* 0 = none */
 } pr__backlog;
 
+/* May a message of this type be redriven? Called inside the transaction; must not use the store. */
+typedef bool (*pr__redrive_check)(void *user, const char *type, uint32_t type_version);
+
+/* What stands around a message of the log, for explain. */
+typedef struct pr__place {
+    bool worked;             /* somebody has claimed for this reader, in any lane */
+    bool in_slice;           /* the message is in the open slice of its lane */
+    bool in_rest;            /* claimed before, neither published nor parked: goes first */
+    bool passed_over;        /* not this reader's: `local` for the relay, filtered out */
+    uint32_t slice_count;    /* messages in the open slice of its lane; 0 = none is open */
+    uint32_t attempt;        /* takeovers of that slice without a settle */
+    uint32_t deferred_count; /* rows of its lane that wait uncharged for a destination */
+    int64_t lease_until_us;  /* of the open slice; 0 = none */
+    int64_t last_at_us;      /* the newest journal row of the reader; 0 = none */
+    int64_t settled_at_us;   /* when the message was settled; 0 = not, or no longer known */
+    char owner[128];         /* of the open slice; else who wrote the newest journal row */
+    char reader_name[256];   /* "" = the relay */
+} pr__place;
+
 /* One enqueue, prepared by core: every default filled in, every limit checked. */
 typedef struct pr__enqueue {
     /* id, type_version, content_type, occurred_at_us are set; destination may be NULL;
@@ -235,8 +254,9 @@ typedef struct pr__store_ops {
                       pr_record_callback callback, void *user, pr_error *err);
     pr_status (*show)(pr_store *store, const char *message_id, pr_record_callback callback,
                       void *user, pr_error *err);
-    pr_status (*redrive)(pr_store *store, const pr_redrive_options *opt, uint64_t *ret_count,
-                         pr_error *err);
+    /* check NULL: every type may. */
+    pr_status (*redrive)(pr_store *store, const pr_redrive_options *opt, pr__redrive_check check,
+                         void *user, uint64_t *ret_count, pr_error *err);
     pr_status (*discard)(pr_store *store, const char *message_id, const char *consumer,
                          const char *who, const char *reason, pr_error *err);
     pr_status (*cancel)(pr_store *store, const char *message_id, const char *who,
@@ -246,6 +266,9 @@ typedef struct pr__store_ops {
                          size_t ret_size, pr_error *err);
     /* The database's clock. */
     pr_status (*now)(pr_store *store, int64_t *ret_now_us, pr_error *err);
+    /* What stands around an outbox record. */
+    pr_status (*place)(pr_store *store, const pr_record *record, pr__place *ret_place,
+                       pr_error *err);
 } pr__store_ops;
 
 /* The first member of every adapter's store. */
@@ -298,6 +321,8 @@ pr_status pr__store_inbox_renew(pr_store *store, const char *consumer, pr__batch
 pr_status pr__store_blocker(pr_store *store, const pr_record *record, char *ret_message_id,
                             size_t ret_size, pr_error *err);
 pr_status pr__store_now(pr_store *store, int64_t *ret_now_us, pr_error *err);
+pr_status pr__store_place(pr_store *store, const pr_record *record, pr__place *ret_place,
+                          pr_error *err);
 
 /* Prepare the embedded part of an adapter's unit. */
 void pr__unit_init(pr_unit *unit, const pr__unit_ops *ops, pr_store *store, bool joined);

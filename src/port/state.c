@@ -1,0 +1,41 @@
+/*
+ * The names of the states.
+ *
+ * Invariant: text and parse are a round trip, and every state of pr_state has a name.
+ * It knows nothing of how a state comes about: that is the stores' business.
+ */
+#include "port/state.h"
+
+#include "base/text.h"
+
+const char *pr__state_text(pr_state state)
+{
+    switch (state) {
+    case PR_STATE_PENDING:
+        return "pending";
+    case PR_STATE_PUBLISHING:
+        return "publishing";
+    case PR_STATE_PUBLISHED:
+        return "published";
+    case PR_STATE_FAILED:
+        return "failed";
+    case PR_STATE_HELD:
+        return "held";
+    case PR_STATE_DELAYED:
+        return "delayed";
+    case PR_STATE_DEAD:
+        return "dead";
+    }
+    return "unknown";
+}
+
+bool pr__state_parse(const char *text, pr_state *ret_state)
+{
+    for (int i = PR_STATE_PENDING; i < PR_STATE_COUNT; i++) {
+        if (pr__text_equal(text, pr__state_text((pr_state)i))) {
+            *ret_state = (pr_state)i;
+            return true;
+        }
+    }
+    return false;
+}

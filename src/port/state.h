@@ -1,0 +1,14 @@
+/*
+ * The names of the states, as the views, the command line and HTTP show them.
+ */
+#ifndef PR_PORT_STATE_H
+#define PR_PORT_STATE_H
+
+#include <stdbool.h>
+
+#include <postroom/operations.h>
+
+const char *pr__state_text(pr_state state); /* "pending"; "unknown" for a value that is none */
+bool pr__state_parse(const char *text, pr_state *ret_state);
+
+#endif
