@@ -80,6 +80,19 @@ PR_API PR_MUST_CHECK pr_status pr_store_migrate(pr_store *store, const pr_migrat
  */
 PR_API PR_MUST_CHECK pr_status pr_store_check(pr_store *store, pr_error *err);
 
+/**
+ * Set what is called after a commit that enqueued, to wake a relay of this process (pr_relay_wake).
+ *
+ * Shape   ring: NULL = none. Called once a commit, on the committing thread; for a joined unit by
+ *         pr_unit_finished. It must not block and not use the store.
+ * Owner   user is borrowed until the next call, or the end of the store; a clone has none.
+ * Errors  INVALID: store is NULL.
+ * Thread  the store's.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_store_set_doorbell(pr_store *store, void (*ring)(void *user),
+                                                     void *user, pr_error *err);
+
 PR_END_DECLS
 
 #endif

@@ -80,6 +80,15 @@ pr_status pr_store_check(pr_store *store, pr_error *err)
     return store->ops->check(store, err);
 }
 
+pr_status pr_store_set_doorbell(pr_store *store, void (*ring)(void *user), void *user,
+                                pr_error *err)
+{
+    TRY(check_store(store, err));
+    store->doorbell = ring;
+    store->doorbell_user = user;
+    return PR_OK;
+}
+
 pr_status pr__store_unit_begin(pr_store *store, pr_unit **ret_unit, pr_error *err)
 {
     NEED(store, unit_begin);

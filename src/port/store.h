@@ -153,10 +153,10 @@ typedef struct pr__unit_ops {
     pr_status (*inbox_find)(pr_unit *unit, const pr__inbox_key *key,
                             const uint8_t hash[PR_CONTENT_HASH_SIZE], bool *ret_found,
                             pr__inbox_row *ret_row, pr_error *err);
-    /* Does an older blocking row of (tenant, consumer, key) stand? Older than the row of `own`
-       (NULL: than a message not parked yet, so any counts). Blocking: failed, held, processing;
-       under HALT dead too. */
-    pr_status (*inbox_blocked)(pr_unit *unit, const pr__inbox_key *own, const char *message_key,
+    /* Does an older blocking row of key's tenant and consumer with this message_key stand? Older
+       than the parked row of `key` itself, or, where none stands (a message not parked yet), any.
+       Blocking: failed, held, processing; under HALT dead too. */
+    pr_status (*inbox_blocked)(pr_unit *unit, const pr__inbox_key *key, const char *message_key,
                                pr_order order, bool *ret_blocked, pr_error *err);
     /* INSERT … ON CONFLICT DO NOTHING of a full copy. */
     pr_status (*inbox_park)(pr_unit *unit, const pr__inbox_key *key, const pr_message *message,
@@ -236,7 +236,9 @@ typedef struct pr__store_ops {
     pr_status (*backlog)(pr_store *store, int64_t reader, int64_t limit_ms,
                          pr__backlog *ret_backlog, pr_error *err);
 
-    /* Inbox retries: claim due parked rows of a consumer; NULL: none. */
+    /* Inbox retries: claim due parked rows of a consumer, due ones and processing ones whose lease
+       has ended (takeovers + 1); NULL: none. After three takeovers the item is poison: the caller
+       charges it, and repark sets takeovers back to 0. The item's message id is the row's key. */
     pr_status (*inbox_claim)(pr_store *store, const pr__inbox_claim_options *opt,
                              pr__batch **ret_batch, pr_error *err);
     /* Milliseconds until the next is due; -1 = none. */
