@@ -62,6 +62,7 @@ typedef struct pr__slice {
     char token[PR_UUID_TEXT_SIZE];
     uint32_t attempt; /* takeovers without a settle */
     bool takeover;    /* it was somebody else's before */
+    bool again;       /* its rows come out of rest: they may have been delivered before */
     bool fenced;      /* set by settle or renew: somebody took over */
 } pr__slice;
 
