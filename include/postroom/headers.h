@@ -36,8 +36,8 @@ typedef struct pr_header {
 /* The header that lets a topic message be published although nobody subscribes. */
 #define PR_HEADER_NAME_UNROUTED_OK "postroom-unrouted-ok"
 
-/* The header that, where it is set, is the id by which a receiver knows a message again: text, or an
-   int in decimal; any other kind is refused. Without it the id is the message's own. */
+/* The header that, where it is set, is the id by which a receiver knows a message again: text, or
+   an int in decimal; any other kind is refused. Without it the id is the message's own. */
 #define PR_HEADER_NAME_MESSAGE_ID "postroom-message-id"
 
 PR_BEGIN_DECLS

@@ -1,13 +1,13 @@
 /*
  * Fault points: the ordered hit of the ordered name, and nothing else, fails, stops or kills.
  */
-#include "support/test.h"
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "support/test.h"
 
 #include "base/fault.h"
 #include "base/time.h"

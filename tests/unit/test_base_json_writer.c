@@ -1,10 +1,10 @@
 /*
  * The JSON writer: valid JSON, exact text, doubles that read back in any locale.
  */
-#include "support/test.h"
-
 #include <locale.h>
 #include <math.h>
+
+#include "support/test.h"
 
 #include "base/json_writer.h"
 #include "base/text.h"

@@ -1,9 +1,9 @@
 /*
  * Text: UTF-8 as Unicode defines it, and parsers that take the whole text or refuse it.
  */
-#include "support/test.h"
-
 #include <locale.h>
+
+#include "support/test.h"
 
 #include "base/text.h"
 

@@ -1,10 +1,10 @@
 /*
  * Instants: RFC 3339 both ways, exact to the microsecond from year 1 to 9999.
  */
-#include "support/test.h"
-
 #include <stdio.h>
 #include <time.h>
+
+#include "support/test.h"
 
 #include "base/time.h"
 

@@ -1,14 +1,14 @@
 /*
- * The order rules of a slice: nothing of a key is parked while an earlier one goes to rest, nothing of it
- * is sent behind one that failed. A case is written as words "<key><result>[!]": key '-' is none, '!'
- * is blocked; results: P published, O open, L lost, F failed, R deferred, D dead, X expired, H held.
+ * The order rules of a slice: nothing of a key is parked while an earlier one goes to rest, nothing
+ * of it is sent behind one that failed. A case is written as words "<key><result>[!]": key '-' is
+ * none, '!' is blocked; results: P published, O open, L lost, F failed, R deferred, D dead, X
+ * expired, H held.
  */
-#include "support/test.h"
-
 #include <string.h>
 
 #include "base/text.h"
 #include "port/batch.h"
+#include "support/test.h"
 
 static const char result_letters[] = "OPLFRDXH"; /* in the order of pr__result */
 
