@@ -40,6 +40,9 @@ typedef struct pr__claim_options {
     uint64_t bytes_max; /* > 0; one message is given whatever its size */
     uint32_t lanes_max; /* lanes to claim at most; 0 = all */
     const char *owner;  /* shown by explain; not an identity */
+    /* Bitmap of PR_LANES_MAX bits: lanes to leave alone, because what they hold waits for a
+       destination that is down. NULL = none. Of claim only; claim_parked does not look at it. */
+    const uint64_t *lanes_skipped;
     /* Local destinations of other readers to leave alone, and the like, are the store's. */
 } pr__claim_options;
 
