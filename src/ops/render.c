@@ -1,0 +1,152 @@
+/*
+ * JSON of what operations tell.
+ *
+ * Owns: the names of the fields. They are an interface: only ever added to.
+ * Invariant: a body appears only where it was asked for; absent values are null, so that every
+ * object of a kind has the same fields.
+ * Must not know: where it is printed.
+ */
+#include "ops/render.h"
+
+#include "base/text.h"
+#include "port/state.h"
+
+static void text(pr__json *json, const char *name, const char *value)
+{
+    pr__json_key(json, name);
+    pr__json_text(json, value && *value ? value : NULL);
+}
+
+static void count(pr__json *json, const char *name, uint64_t value)
+{
+    pr__json_key(json, name);
+    pr__json_uint(json, value);
+}
+
+static void instant(pr__json *json, const char *name, int64_t instant_us)
+{
+    pr__json_key(json, name);
+    if (instant_us == 0)
+        pr__json_null(json);
+    else
+        pr__json_instant(json, instant_us);
+}
+
+static const char *box_text(pr_box box)
+{
+    return box == PR_BOX_INBOX ? "inbox" : "outbox";
+}
+
+static bool is_text(const pr_message *message)
+{
+    const char *type = message->content_type;
+    return (pr__text_empty(type) || pr__text_starts_with(type, "application/json") ||
+            pr__text_starts_with(type, "text/")) &&
+           pr__utf8_valid(message->body, message->body_size_bytes);
+}
+
+static void render_body(pr__json *json, const pr_message *message)
+{
+    bool plain = message->body_size_bytes == 0 || is_text(message);
+    pr__json_key(json, plain ? "body" : "body_base64");
+    if (message->body_size_bytes == 0)
+        pr__json_text(json, "");
+    else if (plain)
+        pr__json_text_n(json, message->body, message->body_size_bytes);
+    else
+        pr__json_base64(json, message->body, message->body_size_bytes);
+}
+
+static void render_message(pr__json *json, const pr_message *message)
+{
+    text(json, "type", message->type);
+    count(json, "type_version", message->type_version);
+    text(json, "content_type", message->content_type);
+    text(json, "destination", message->destination);
+    text(json, "source", message->source);
+    text(json, "key", message->key);
+    text(json, "tenant", message->tenant);
+    text(json, "correlation_id", message->correlation_id);
+    text(json, "causation_id", message->causation_id);
+    text(json, "traceparent", message->traceparent);
+    text(json, "tracestate", message->tracestate);
+    text(json, "headers", message->headers);
+    instant(json, "occurred_at", message->occurred_at_us);
+    instant(json, "expires_at", message->expires_at_us);
+    instant(json, "deliver_at", message->deliver_at_us);
+}
+
+void pr__render_record(pr__json *json, const pr_record *record, bool with_body)
+{
+    pr__json_object_begin(json);
+    text(json, "message_id", record->message.id);
+    text(json, "box", box_text(record->box));
+    text(json, "state", pr__state_text(record->state));
+    if (record->box == PR_BOX_INBOX) {
+        text(json, "consumer", record->consumer);
+    } else {
+        count(json, "reader", (uint64_t)record->reader);
+        count(json, "log_id", (uint64_t)record->log_id);
+        count(json, "lane", record->lane);
+    }
+    render_message(json, &record->message);
+    count(json, "body_size_bytes", record->body_size_bytes);
+    count(json, "attempts", record->attempts);
+    count(json, "takeovers", record->takeovers);
+    instant(json, "next_attempt_at", record->next_attempt_at_us);
+    instant(json, "locked_until", record->locked_until_us);
+    text(json, "lock_token", record->lock_token);
+    text(json, "owner", record->owner);
+    text(json, "last_error", record->last_error);
+    instant(json, "first_failed_at", record->first_failed_at_us);
+    pr__json_key(json, "operator_hold");
+    pr__json_bool(json, record->operator_hold);
+    text(json, "unreadable", record->unreadable);
+    if (with_body)
+        render_body(json, &record->message);
+    pr__json_object_end(json);
+}
+
+static void render_counts(pr__json *json, const char *name, const uint64_t counts[PR_STATE_COUNT])
+{
+    pr__json_key(json, name);
+    pr__json_object_begin(json);
+    for (int i = PR_STATE_PENDING; i < PR_STATE_COUNT; i++)
+        count(json, pr__state_text((pr_state)i), counts[i]);
+    pr__json_object_end(json);
+}
+
+void pr__render_status(pr__json *json, const pr_status_report *report)
+{
+    pr__json_object_begin(json);
+    text(json, "store", report->store);
+    count(json, "schema_version", report->schema_version);
+    count(json, "lanes", report->lanes);
+    count(json, "relays_seen", report->relays_seen);
+    render_counts(json, "outbox", report->outbox);
+    render_counts(json, "inbox", report->inbox);
+    count(json, "inbox_marks", report->inbox_marks);
+    pr__json_key(json, "oldest_pending_age_ms");
+    pr__json_int(json, report->oldest_pending_age_ms);
+    pr__json_key(json, "journal_rows");
+    pr__json_int(json, report->journal_rows);
+    pr__json_object_end(json);
+}
+
+void pr__render_explanation(pr__json *json, const char *message_id,
+                            const pr_explanation *explanation)
+{
+    pr__json_object_begin(json);
+    text(json, "message_id", message_id);
+    text(json, "box", box_text(explanation->box));
+    text(json, "consumer", explanation->consumer);
+    text(json, "state", pr__state_text(explanation->state));
+    text(json, "summary", explanation->summary);
+    text(json, "blocker_id", explanation->blocker_id);
+    text(json, "owner", explanation->owner);
+    pr__json_key(json, "lease_left_ms");
+    pr__json_int(json, explanation->lease_left_ms);
+    instant(json, "next_attempt_at", explanation->next_attempt_at_us);
+    count(json, "attempts", explanation->attempts);
+    pr__json_object_end(json);
+}
