@@ -39,8 +39,8 @@ typedef struct pr__item {
     uint32_t lane;
     uint32_t slice;     /* index into batch->slices; PR__NO_SLICE for a parked item */
     uint32_t attempts;  /* charged so far */
-    uint32_t suspicion; /* times lost so far while it may have closed the connection; > 0: send it
-                           alone. The holder adds one with each such loss; settle keeps it in rest */
+    uint32_t suspicion; /* times lost so far while it may have closed the connection; > 0: send
+                           it alone. The holder adds one a loss; settle keeps it in rest */
     bool blocked;       /* an older parked row of its key blocks it: must not be sent */
     bool poison;        /* it killed its holders: do not send, settle FAILED */
     const char

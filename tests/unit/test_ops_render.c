@@ -1,9 +1,9 @@
 /*
  * JSON of operations: every field by its name, absent ones null, a body only where it is asked for.
  */
-#include "support/test.h"
-
 #include <jansson.h>
+
+#include "support/test.h"
 
 #include "ops/render.h"
 #include "port/state.h"
