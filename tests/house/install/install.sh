@@ -71,7 +71,7 @@ check "the adapter brings libpostroom" \
 
 # shellcheck disable=SC2046 # pkg-config prints words
 check "a host builds against the installed tree" \
-    "$cc" -std=c99 -Wall -Wextra -Werror -o "$folder/host" "$root/tests/house/install/host.c" \
+    "$cc" -std=c99 -Wall -Wextra -Werror -o "$folder/host" "$root/examples/outbox.c" \
     $(pkg-config --cflags --libs postroom postroom-sqlite sqlite3)
 check "and puts a message beside its row" \
     equal "$("$folder/host" "$folder/host.db" 2>&1)" "urn:message:shop:order-placed pending"

@@ -1,6 +1,6 @@
 /*
- * A host as a user would write it: built against the installed tree with pkg-config alone. It
- * commits a business row and a message in one transaction, and prints what the view then shows.
+ * An outbox: a business row and a message in one transaction, on the host's own connection. Either
+ * both are there after the commit, or neither.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     pr_error err = PR_ERROR_INIT;
     pr_store *store = NULL;
     sqlite3 *db = NULL;
-    pr_sqlite_options options = PR_SQLITE_OPTIONS(.path = argc > 1 ? argv[1] : "host.db",
+    pr_sqlite_options options = PR_SQLITE_OPTIONS(.path = argc > 1 ? argv[1] : "shop.db",
                                                   .create = true, .schema_check_off = true);
     if (pr_sqlite_store_open(&options, &store, &err))
         return fail("open", &err);
