@@ -16,6 +16,7 @@
 #define PR_TRACEPARENT_SIZE_MAX        128
 #define PR_TRACESTATE_SIZE_MAX         512
 #define PR_HEADER_SIZE_MAX             4096  /* one header: name and value as JSON text */
+#define PR_HEADER_NAME_SIZE_MAX        255   /* name of one header: a short string of AMQP */
 #define PR_HEADERS_SIZE_MAX            32768 /* all headers as JSON text */
 #define PR_ERROR_TEXT_SIZE_MAX         4000  /* error text kept with a message */
 #define PR_NAME_SIZE_MAX               63    /* table and schema names with the longest suffix */

@@ -1,0 +1,88 @@
+/*
+ * Reading JSON through jansson.
+ *
+ * Owns: which JSON is taken (no duplicate names, no NUL, any value at the top), and how a fault
+ * is said.
+ * Keeps: jansson's own error text quotes the input, so it is never passed on; code and offset are.
+ * Must not know: what the values are for.
+ */
+#include "core/json.h"
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+static const char *reason(enum json_error_code code)
+{
+    switch (code) {
+    case json_error_out_of_memory:
+        return "out of memory";
+    case json_error_stack_overflow:
+        return "nested too deep";
+    case json_error_invalid_utf8:
+        return "invalid UTF-8";
+    case json_error_premature_end_of_input:
+        return "it ends too early";
+    case json_error_end_of_input_expected:
+        return "something stands behind its end";
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return "a NUL character";
+    case json_error_duplicate_key:
+        return "a name stands twice";
+    case json_error_numeric_overflow:
+        return "a number is too large";
+    case json_error_unknown:
+    case json_error_cannot_open_file:
+    case json_error_invalid_argument:
+    case json_error_invalid_syntax:
+    case json_error_invalid_format:
+    case json_error_wrong_type:
+    case json_error_null_value:
+    case json_error_item_not_found:
+    case json_error_index_out_of_range:
+        return "bad syntax";
+    }
+    return "bad syntax";
+}
+
+pr_status pr__json_load(const char *text, size_t size, const char *origin, const char *what,
+                        json_t **ret_value, pr_error *err)
+{
+    json_error_t error;
+    json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!value) {
+        enum json_error_code code = json_error_code(&error);
+        if (code == json_error_out_of_memory)
+            return pr__fail_nomem(err, origin);
+        return pr__fail(err, PR_E_CONTENT, origin, "%s: no valid JSON, %s at byte %d", what,
+                        reason(code), error.position);
+    }
+    *ret_value = value;
+    return PR_OK;
+}
+
+void pr__json_only_member(const json_t *object, const char **ret_name, const json_t **ret_value)
+{
+    /* jansson's iterators take a pointer to non-const, but do not change the object */
+    union {
+        const json_t *given;
+        json_t *wanted;
+    } cast = {.given = object};
+    void *iterator = json_object_iter(cast.wanted);
+    *ret_name = json_object_iter_key(iterator);
+    *ret_value = json_object_iter_value(iterator);
+}
+
+static int append(const char *piece, size_t size, void *user)
+{
+    pr__buffer_append(user, piece, size);
+    return 0;
+}
+
+char *pr__json_dump(const json_t *value)
+{
+    AUTO_BUFFER buffer = PR_BUFFER_INIT;
+    if (json_dump_callback(value, append, &buffer, JSON_COMPACT | JSON_ENCODE_ANY) != 0)
+        return NULL;
+    return pr__buffer_take(&buffer);
+}
