@@ -51,6 +51,7 @@ typedef struct pr_record {
     int64_t first_failed_at_us; /* 0 = never */
     bool operator_hold;
     const char *unreadable; /* not NULL: this row could not be read, and why */
+    int64_t settled_at_us;  /* inbox, published: when it was handled; 0 = not known */
 } pr_record;
 
 typedef struct pr_list_options {

@@ -99,6 +99,7 @@ void pr__render_record(pr__json *json, const pr_record *record, bool with_body)
     text(json, "owner", record->owner);
     text(json, "last_error", record->last_error);
     instant(json, "first_failed_at", record->first_failed_at_us);
+    instant(json, "settled_at", record->settled_at_us);
     pr__json_key(json, "operator_hold");
     pr__json_bool(json, record->operator_hold);
     text(json, "unreadable", record->unreadable);

@@ -167,6 +167,15 @@ static void say_published(telling *words)
     const pr__place *place = words->now->place;
     const char *destination = words->record->message.destination;
     char at[PR_INSTANT_TEXT_SIZE];
+    if (words->record->box == PR_BOX_INBOX) {
+        add(words, "was handled by ");
+        add_mover(words);
+        if (words->record->settled_at_us != 0) {
+            pr__instant_text(words->record->settled_at_us, at);
+            add(words, " at %s", at);
+        }
+        return;
+    }
     if (place && place->passed_over) {
         add(words, "stays in this store for its subscriptions; the relay passes it over");
         return;
@@ -177,7 +186,7 @@ static void say_published(telling *words)
         add(words, "was published to \"%s\"", destination ? destination : "");
     if (place && place->settled_at_us != 0) {
         pr__instant_text(place->settled_at_us, at);
-        add(words, " at %s", at);
+        add(words, ", settled at %s", at);
     }
 }
 

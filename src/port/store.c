@@ -244,12 +244,12 @@ pr_status pr__store_inbox_claim(pr_store *store, const pr__inbox_claim_options *
     return store->ops->inbox_claim(store, opt, ret_batch, err);
 }
 
-pr_status pr__store_inbox_due(pr_store *store, const char *consumer, int64_t *ret_next_ms,
-                              pr_error *err)
+pr_status pr__store_inbox_due(pr_store *store, const char *consumer, pr_order order,
+                              int64_t *ret_next_ms, pr_error *err)
 {
     NEED(store, inbox_due);
     NEED_ARGUMENT(!pr__text_empty(consumer) && ret_next_ms, "consumer or ret_next_ms is missing");
-    return store->ops->inbox_due(store, consumer, ret_next_ms, err);
+    return store->ops->inbox_due(store, consumer, order, ret_next_ms, err);
 }
 
 pr_status pr__store_inbox_release(pr_store *store, const char *consumer, pr__batch *batch,

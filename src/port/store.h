@@ -244,9 +244,9 @@ typedef struct pr__store_ops {
        charges it, and repark sets takeovers back to 0. The item's message id is the row's key. */
     pr_status (*inbox_claim)(pr_store *store, const pr__inbox_claim_options *opt,
                              pr__batch **ret_batch, pr_error *err);
-    /* Milliseconds until the next is due; -1 = none. */
-    pr_status (*inbox_due)(pr_store *store, const char *consumer, int64_t *ret_next_ms,
-                           pr_error *err);
+    /* Milliseconds until the next is due under this order; -1 = none. */
+    pr_status (*inbox_due)(pr_store *store, const char *consumer, pr_order order,
+                           int64_t *ret_next_ms, pr_error *err);
     /* Give claimed rows back as they were (by token), uncharged: at stop. */
     pr_status (*inbox_release)(pr_store *store, const char *consumer, pr__batch *batch,
                                pr_error *err);
@@ -317,8 +317,8 @@ pr_status pr__store_backlog(pr_store *store, int64_t reader, int64_t limit_ms,
                             pr__backlog *ret_backlog, pr_error *err);
 pr_status pr__store_inbox_claim(pr_store *store, const pr__inbox_claim_options *opt,
                                 pr__batch **ret_batch, pr_error *err);
-pr_status pr__store_inbox_due(pr_store *store, const char *consumer, int64_t *ret_next_ms,
-                              pr_error *err);
+pr_status pr__store_inbox_due(pr_store *store, const char *consumer, pr_order order,
+                              int64_t *ret_next_ms, pr_error *err);
 pr_status pr__store_inbox_release(pr_store *store, const char *consumer, pr__batch *batch,
                                   pr_error *err);
 pr_status pr__store_inbox_renew(pr_store *store, const char *consumer, pr__batch *batch,
