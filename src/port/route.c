@@ -18,7 +18,6 @@
 
 #define ORIGIN          "transport.route"
 #define SCHEME_SIZE_MAX 31
-#define URN_PREFIX      "urn:message:"
 
 static bool is_lower(char c)
 {
@@ -62,7 +61,9 @@ static pr_status malformed(const char *part, pr_error *err)
 static pr_status parse_in(const char *rest, pr__route *route, pr_error *err)
 {
     const char *slash = strchr(rest, '/');
-    if (slash && pr__text_starts_with(rest, URN_PREFIX)) {
+    if (slash == rest)
+        return malformed("type", err);
+    if (slash) {
         route->type = (pr__span){rest, (size_t)(slash - rest)};
         rest = slash + 1;
         slash = strchr(rest, '/');

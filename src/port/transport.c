@@ -94,9 +94,21 @@ static pr_status check_options(const pr_subscribe_options *options, pr_error *er
                         strlen(options->endpoint), PR_ID_SIZE_MAX);
     if (!pr__utf8_valid(options->endpoint, strlen(options->endpoint)))
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "the endpoint id is not valid UTF-8");
+    for (const char *at = options->endpoint; *at != '\0'; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c <= ' ' || c == 0x7F || c == '/') /* no address could name it */
+            return pr__fail(err, PR_E_CONTENT, ORIGIN,
+                            "the endpoint id has a '/', a space or a control character");
+    }
     NEED_ARGUMENT(options->type_count == 0 || options->types, "types is NULL");
-    for (size_t i = 0; i < options->type_count; i++)
+    for (size_t i = 0; i < options->type_count; i++) {
         NEED_ARGUMENT(!pr__text_empty(options->types[i]), "a type is empty");
+        if (strchr(options->types[i], '/'))
+            return pr__fail(err, PR_E_CONTENT, ORIGIN, "type %zu has a '/'", i);
+        if (strlen(options->types[i]) > PR_TYPE_SIZE_MAX)
+            return pr__fail(err, PR_E_LIMIT, ORIGIN, "type %zu has %zu bytes, at most %d", i,
+                            strlen(options->types[i]), PR_TYPE_SIZE_MAX);
+    }
     NEED_ARGUMENT(options->expiry_ms >= 0 && options->lease_ms >= 0,
                   "expiry_ms and lease_ms must not be negative");
     return PR_OK;

@@ -2,7 +2,7 @@
  * Envelopes of the memory broker.
  *
  * Owns: the copy of a message, in one block.
- * Keeps: every byte as it was given, NULL and "" apart; the body stands behind the texts.
+ * Keeps: every byte as it was given, but for deliver_at; the body stands behind the texts.
  * Must not know: queues and subscriptions.
  */
 #include "transport/memory/envelope.h"
@@ -58,6 +58,7 @@ pr__envelope *pr__envelope_new(const pr_message *message)
     envelope->size = size;
     envelope->message = *message;
     envelope->message.size = (uint32_t)sizeof(pr_message);
+    envelope->message.deliver_at_us = 0; /* it was due when it was sent */
     char *at = (char *)(envelope + 1);
 #define TEXT_PUT(field) envelope->message.field = put(&at, message->field);
     TEXT_FIELDS(TEXT_PUT)
