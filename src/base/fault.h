@@ -19,6 +19,7 @@ void pr__fault_reset(
 void pr__fault_alloc_fail_at(
     int64_t n);                      /* the n-th allocation from now fails (1 = next); 0 = off */
 int64_t pr__fault_alloc_count(void); /* allocations since the last call of _fail_at */
+bool pr__fault_alloc_fails(void); /* count one of an allocator beside ours; true: it is to fail */
 #define PR_FAULT(name)       ((void)pr__fault_hit(name))
 #define PR_FAULT_FAILS(name) pr__fault_hit(name)
 #else

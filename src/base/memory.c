@@ -36,12 +36,12 @@ int64_t pr__fault_alloc_count(void)
     return atomic_load(&alloc_count);
 }
 
-static bool must_fail(void)
+bool pr__fault_alloc_fails(void)
 {
     return atomic_fetch_add(&alloc_count, 1) + 1 == atomic_load(&alloc_fail_at);
 }
 #else
-static bool must_fail(void)
+static bool pr__fault_alloc_fails(void)
 {
     return false;
 }
@@ -49,7 +49,7 @@ static bool must_fail(void)
 
 void *pr__alloc(size_t size)
 {
-    if (must_fail())
+    if (pr__fault_alloc_fails())
         return NULL;
     return calloc(1, size ? size : 1);
 }
@@ -65,7 +65,7 @@ void *pr__alloc_array(size_t count, size_t size)
 void *pr__realloc_array(void *p, size_t count, size_t size)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || must_fail())
+    if (__builtin_mul_overflow(count, size, &bytes) || pr__fault_alloc_fails())
         return NULL;
     return realloc(p, bytes ? bytes : 1);
 }
