@@ -24,9 +24,9 @@
 #define ORIGIN "sqlite"
 
 /*
- * SQLite's own handler sleeps up to 100 ms between tries, and a writer that commits in a loop leaves
- * gaps of microseconds: it starves everybody else. Short waits find a gap soon; they grow, so that
- * many waiters of a long transaction cost little.
+ * SQLite's own handler sleeps up to 100 ms between tries, and a writer that commits in a loop
+ * leaves gaps of microseconds: it starves everybody else. Short waits find a gap soon; they grow,
+ * so that many waiters of a long transaction cost little.
  */
 #define BUSY_SLEEP_MIN_US 100
 #define BUSY_SLEEP_MAX_US 2000
@@ -73,8 +73,8 @@ static pr_status exec(pr__sqlite_conn *conn, const char *sql, pr_error *err)
     return code == SQLITE_OK ? PR_OK : pr__sqlite_fail(conn, code, err);
 }
 
-/* Processes that open a new file together meet while the first turns WAL on; that lock is not always
-   waited for by the busy handler. */
+/* Processes that open a new file together meet while the first turns WAL on; that lock is not
+   always waited for by the busy handler. */
 pr_status pr__sqlite_conn_use_wal(pr__sqlite_conn *conn, pr_error *err)
 {
     int64_t until = pr__monotonic_us() + conn->busy_ms * 1000;

@@ -1,8 +1,8 @@
 /*
  * A connection: one sqlite3 handle set up our way, its prepared statements, its transactions.
  *
- * Statements are named by their SQL: a string constant of the caller, with {p} for the prefix of the
- * table names, is prepared once a connection and found again by its address.
+ * Statements are named by their SQL: a string constant of the caller, with {p} for the prefix of
+ * the table names, is prepared once a connection and found again by its address.
  */
 #ifndef PR_STORE_SQLITE_CONNECTION_H
 #define PR_STORE_SQLITE_CONNECTION_H
@@ -48,21 +48,23 @@ void pr__sqlite_conn_borrow(pr__sqlite_conn *conn, sqlite3 *db, const char *pref
 /* Finalize all statements; close the handle unless it is borrowed. */
 void pr__sqlite_conn_done(pr__sqlite_conn *conn);
 
-/* For a busy handler: sleep before try count + 1 unless waited_us has reached limit_us; the handler's
-   answer. How long count tries have slept in all, for a handler that has no clock of its own. */
+/* For a busy handler: sleep before try count + 1 unless waited_us has reached limit_us; the
+   handler's answer. How long count tries have slept in all, for a handler that has no clock of its
+   own. */
 int pr__sqlite_busy_wait(int count, int64_t waited_us, int64_t limit_us);
 int64_t pr__sqlite_busy_waited_us(int count);
 
-/* The prepared statement of a template, reset and without bindings. Do not use one template twice at
-   the same time. */
+/* The prepared statement of a template, reset and without bindings. Do not use one template twice
+   at the same time. */
 pr_status pr__sqlite_prepare(pr__sqlite_conn *conn, const char *sql, sqlite3_stmt **ret_stmt,
                              pr_error *err);
 /* Replace {p}. The result is the caller's: pr__free; NULL when out of memory. */
 char *pr__sqlite_expand(const char *sql, const char *prefix);
 
 /*
- * Prepare and bind ?1, ?2, … by a format: i int64_t, t const char * (NULL = null), b const void * and
- * size_t (NULL = null), n null (no argument). Text and blobs are borrowed until the statement is reset.
+ * Prepare and bind ?1, ?2, … by a format: i int64_t, t const char * (NULL = null), b const void *
+ * and size_t (NULL = null), n null (no argument). Text and blobs are borrowed until the statement
+ * is reset.
  */
 pr_status pr__sqlite_query(pr__sqlite_conn *conn, const char *sql, sqlite3_stmt **ret_stmt,
                            pr_error *err, const char *format, ...);
@@ -88,8 +90,8 @@ static inline void pr__sqlite_auto_reset(sqlite3_stmt **stmt)
 bool pr__sqlite_in_transaction(const pr__sqlite_conn *conn);
 /* BEGIN IMMEDIATE, or BEGIN for reading. STATE: one is open. BUSY: beyond the busy limit. */
 pr_status pr__sqlite_begin(pr__sqlite_conn *conn, bool write, pr_error *err);
-/* COMMIT; busy is waited for. On failure nothing is open any more, and retry is UNKNOWN unless it is
-   sure that nothing was committed. */
+/* COMMIT; busy is waited for. On failure nothing is open any more, and retry is UNKNOWN unless it
+   is sure that nothing was committed. */
 pr_status pr__sqlite_commit(pr__sqlite_conn *conn, pr_error *err);
 void pr__sqlite_rollback(pr__sqlite_conn *conn);
 /* End a transaction by the status of its body: commit, or roll back and return the status. */

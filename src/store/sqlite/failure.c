@@ -12,13 +12,16 @@
 
 #define ORIGIN "sqlite"
 
-/* clang-format off */
 static const pr__sqlite_class CLASSES[] = {
-    {SQLITE_BUSY, PR_E_BUSY, PR_RETRY_SAME, false, "another writer holds the database: try again later"},
+    {SQLITE_BUSY, PR_E_BUSY, PR_RETRY_SAME, false,
+     "another writer holds the database: try again later"},
     {SQLITE_BUSY_SNAPSHOT, PR_E_BUSY, PR_RETRY_SAME, false,
-     "another writer committed since this transaction first read: roll it back, and begin it with BEGIN IMMEDIATE"},
-    {SQLITE_LOCKED, PR_E_BUSY, PR_RETRY_SAME, false, "another statement of this connection holds the table"},
-    {SQLITE_PROTOCOL, PR_E_BUSY, PR_RETRY_SAME, false, "the locks of the file are contended: try again later"},
+     "another writer committed since this transaction first read: roll it back, and begin it with "
+     "BEGIN IMMEDIATE"},
+    {SQLITE_LOCKED, PR_E_BUSY, PR_RETRY_SAME, false,
+     "another statement of this connection holds the table"},
+    {SQLITE_PROTOCOL, PR_E_BUSY, PR_RETRY_SAME, false,
+     "the locks of the file are contended: try again later"},
     {SQLITE_SCHEMA, PR_E_BUSY, PR_RETRY_SAME, false, "the schema changed meanwhile: try again"},
     {SQLITE_INTERRUPT, PR_E_BUSY, PR_RETRY_SAME, false, "it was cut short"},
     {SQLITE_NOMEM, PR_E_NOMEM, PR_RETRY_SAME, false, NULL},
@@ -30,17 +33,20 @@ static const pr__sqlite_class CLASSES[] = {
     {SQLITE_CONSTRAINT_DATATYPE, PR_E_CONTENT, PR_RETRY_NEVER, false, NULL},
     {SQLITE_CONSTRAINT_NOTNULL, PR_E_CONTENT, PR_RETRY_NEVER, false, NULL},
     {SQLITE_READONLY, PR_E_BACKEND, PR_RETRY_NEVER, false, "make the file and its folder writable"},
-    {SQLITE_READONLY_DBMOVED, PR_E_BACKEND, PR_RETRY_RECONNECT, true, "the file was moved or replaced: open it again"},
+    {SQLITE_READONLY_DBMOVED, PR_E_BACKEND, PR_RETRY_RECONNECT, true,
+     "the file was moved or replaced: open it again"},
     {SQLITE_PERM, PR_E_BACKEND, PR_RETRY_NEVER, false, "make the file and its folder accessible"},
     {SQLITE_AUTH, PR_E_BACKEND, PR_RETRY_NEVER, false, NULL},
-    {SQLITE_CANTOPEN, PR_E_BACKEND, PR_RETRY_RECONNECT, false, "look at the path and the rights of its folder"},
-    {SQLITE_IOERR, PR_E_BACKEND, PR_RETRY_RECONNECT, true, "look at the disk, then open the store again"},
-    {SQLITE_CORRUPT, PR_E_BACKEND, PR_RETRY_NEVER, true, "the database is damaged: stop, and restore or `.recover` it"},
+    {SQLITE_CANTOPEN, PR_E_BACKEND, PR_RETRY_RECONNECT, false,
+     "look at the path and the rights of its folder"},
+    {SQLITE_IOERR, PR_E_BACKEND, PR_RETRY_RECONNECT, true,
+     "look at the disk, then open the store again"},
+    {SQLITE_CORRUPT, PR_E_BACKEND, PR_RETRY_NEVER, true,
+     "the database is damaged: stop, and restore or `.recover` it"},
     {SQLITE_NOTADB, PR_E_BACKEND, PR_RETRY_NEVER, true, "the file is not a database"},
     {SQLITE_MISUSE, PR_E_BACKEND, PR_RETRY_NEVER, false, NULL},
     {SQLITE_ERROR, PR_E_BACKEND, PR_RETRY_NEVER, false, NULL},
 };
-/* clang-format on */
 
 static const pr__sqlite_class OTHER = {0, PR_E_BACKEND, PR_RETRY_NEVER, false, NULL};
 

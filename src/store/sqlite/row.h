@@ -1,5 +1,6 @@
 /*
- * Rows and messages: which columns, in which order, and what is wrong with a row that is no message.
+ * Rows and messages: which columns, in which order, and what is wrong with a row that is no
+ * message.
  */
 #ifndef PR_STORE_SQLITE_ROW_H
 #define PR_STORE_SQLITE_ROW_H

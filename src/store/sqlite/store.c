@@ -134,7 +134,8 @@ static const pr__store_ops OPS = {
     .now = store_now,
 };
 
-/* SQLite folds the case of ASCII in names; the catalogue does not, so names are kept in lower case. */
+/* SQLite folds the case of ASCII in names; the catalogue does not, so names are kept in lower case.
+   */
 static pr_status read_prefix(const char *given, char out[PR__SQLITE_PREFIX_SIZE], pr_error *err)
 {
     const char *prefix = given ? given : PREFIX_DEFAULT;

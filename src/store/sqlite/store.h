@@ -16,7 +16,8 @@
 
 #define PR__SQLITE_TRANSPORT_SIZE 32
 
-/* What the relay and subscriptions decide by; read once a connection, again when it may have changed. */
+/* What the relay and subscriptions decide by; read once a connection, again when it may have
+   changed. */
 typedef struct pr__sqlite_settings {
     bool known;
     uint32_t lanes;
@@ -24,7 +25,8 @@ typedef struct pr__sqlite_settings {
     uint32_t schema_version;
 } pr__sqlite_settings;
 
-/* The filter of the reader that was used last: a changed filter is another reader, so it stays true. */
+/* The filter of the reader that was used last: a changed filter is another reader, so it stays
+   true. */
 typedef struct pr__sqlite_filter {
     int64_t reader; /* 0 = none */
     pr__arena *arena;

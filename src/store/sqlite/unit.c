@@ -2,9 +2,9 @@
  * Units of work: our own transaction, or the host's.
  *
  * Invariants: no statement runs unless the transaction is live; an error of the database makes the
- * unit rollback-only, because SQLite leaves the transaction open and would commit the rest; what the
- * unit enqueued before is asked of the database, never remembered, so that a savepoint that the host
- * rolls back is rolled back here too.
+ * unit rollback-only, because SQLite leaves the transaction open and would commit the rest; what
+ * the unit enqueued before is asked of the database, never remembered, so that a savepoint that
+ * the host rolls back is rolled back here too.
  */
 #include "store/sqlite/unit.h"
 
@@ -216,8 +216,8 @@ static const char SQL_STANDS[] =
     "SELECT 1 FROM {p}_outbox WHERE message_id = lower(?1) UNION ALL SELECT 1 FROM "
     "{p}_outbox_parked WHERE message_id = lower(?1) AND reader = 0 LIMIT 1";
 
-/* The disk failed during COMMIT. Another connection sees what was committed; what it does not see may
-   still come back when the log is recovered, so that "no" is not known. */
+/* The disk failed during COMMIT. Another connection sees what was committed; what it does not see
+   may still come back when the log is recovered, so that "no" is not known. */
 static pr_outcome resolve(pr__sqlite_store *store, const char *last_id)
 {
     if (!last_id[0] || pr__sqlite_reopen(store, NULL) != PR_OK)

@@ -1,6 +1,6 @@
 /*
- * A unit of work on SQLite: a transaction on the store's own connection, or one that the host opened
- * on its own.
+ * A unit of work on SQLite: a transaction on the store's own connection, or one that the host
+ * opened on its own.
  */
 #ifndef PR_STORE_SQLITE_UNIT_H
 #define PR_STORE_SQLITE_UNIT_H
