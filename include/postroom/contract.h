@@ -44,7 +44,7 @@ typedef struct pr_list {
     size_t count;
 } pr_list;
 
-#define PR_FIELD_OPTIONAL    0x1u /* may be missing or null; presence_offset points to a bool */
+#define PR_FIELD_OPTIONAL    0x1u /* may be missing or null; presence_offset: a bool of its own */
 #define PR_FIELD_MESSAGE_ID  0x2u /* the message's id again: must equal the envelope's */
 #define PR_FIELD_OCCURRED_AT 0x4u /* the occurrence time again: must equal the envelope's */
 
@@ -55,7 +55,7 @@ typedef struct pr_field {
     uint32_t flags;                /* PR_FIELD_… */
     size_t offset;                 /* of the field in its struct */
     size_t presence_offset;        /* of a bool, for OPTIONAL */
-    size_t element_size;           /* of a LIST */
+    size_t element_size;           /* sizeof a NESTED struct, or of a LIST's element */
     const struct pr_field *nested; /* table of a NESTED field or of a LIST of NESTED */
 } pr_field;
 
@@ -96,18 +96,19 @@ PR_API PR_MUST_CHECK pr_status pr_contracts_new(pr_contracts **ret_contracts, pr
 PR_API pr_contracts *pr_contracts_free(pr_contracts *contracts);
 
 /**
- * Register a contract. Not while another thread uses the registry.
+ * Register a contract. Not while another thread uses the registry. Type version 0 means 1.
  *
  * Owner   contract and its tables are borrowed for the life of the registry.
  * Errors  CONFLICT: (type, version) or this very descriptor stands already; both are named.
- *         INVALID, LIMIT, CONTENT: type, fields, a routing key that would be too long.
+ *         INVALID: the table, its kinds and places, flags. CONTENT: a malformed type, a name
+ *         that is not UTF-8. LIMIT: a type too long for a routing key.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_contracts_register(pr_contracts *contracts,
                                                      const pr_contract *contract, pr_error *err);
 
 /**
- * The contract of (type, version), or NULL.
+ * The contract of (type, version), or NULL. Version 0 means 1.
  *
  * Owner   the registrar's.
  * Thread  any, while nobody registers.
@@ -117,7 +118,8 @@ PR_API const pr_contract *pr_contracts_find(const pr_contracts *contracts, const
                                             uint32_t type_version);
 
 /**
- * Encode an object as the body of a message.
+ * Encode an object, the contract's C struct or a pr_bytes for a RAW one, as the body of a message.
+ * Optional fields that are not present are left out.
  *
  * Owner   *ret_body is the caller's: pr_free().
  * Errors  CONTENT: a field that cannot be written; the message names it. INVALID, NOMEM.
@@ -127,11 +129,13 @@ PR_API PR_MUST_CHECK pr_status pr_contract_encode(const pr_contract *contract, c
                                                   void **ret_body, size_t *ret_size, pr_error *err);
 
 /**
- * Decode a message's body by its contract.
+ * Decode a message's body by its contract. Fields that the table does not name are ignored, unless
+ * the contract says REFUSE_UNKNOWN.
  *
- * Owner   *ret_decoded is the caller's: pr_decoded_free(); the message is borrowed.
- * Errors  CONTENT: bad JSON, a missing or wrong field, an id or time that differs from the
- *         envelope's; names the field and the offset, never the content. NOMEM.
+ * Owner   *ret_decoded is the caller's: pr_decoded_free(); the message is borrowed for the call.
+ * Errors  CONTENT: bad JSON, another content type, a missing or wrong field, an id or time that
+ *         differs from the envelope's; names the field, or the byte where the JSON is bad, never
+ *         the content. INVALID: the message is of another type or version. NOMEM.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_contract_decode(const pr_contract *contract,

@@ -121,7 +121,7 @@ static pr_status read_value(pr_header *header, const json_t *value, char **ret_b
 }
 
 /* One member of the headers object as a header. *ret_owned holds what header points to, if any. */
-static pr_status read_member(const char *name, const json_t *member, pr_header *ret_header,
+static pr_status read_member(const char *name, json_t *member, pr_header *ret_header,
                              char **ret_owned, pr_error *err)
 {
     *ret_header = (pr_header){.kind = PR_HEADER_TEXT, .name = name};
@@ -133,7 +133,7 @@ static pr_status read_member(const char *name, const json_t *member, pr_header *
     if (!json_is_object(member) || json_object_size(member) != 1)
         return fail_header(err, PR_E_CONTENT, name, "is neither a string nor {\"<kind>\": value}");
     const char *kind = NULL;
-    const json_t *value = NULL;
+    json_t *value = NULL;
     pr__json_only_member(member, &kind, &value);
     if (kind[0] == '\0')
         return fail_header(err, PR_E_CONTENT, name, "has an empty kind");

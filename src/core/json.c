@@ -61,14 +61,9 @@ pr_status pr__json_load(const char *text, size_t size, const char *origin, const
     return PR_OK;
 }
 
-void pr__json_only_member(const json_t *object, const char **ret_name, const json_t **ret_value)
+void pr__json_only_member(json_t *object, const char **ret_name, json_t **ret_value)
 {
-    /* jansson's iterators take a pointer to non-const, but do not change the object */
-    union {
-        const json_t *given;
-        json_t *wanted;
-    } cast = {.given = object};
-    void *iterator = json_object_iter(cast.wanted);
+    void *iterator = json_object_iter(object);
     *ret_name = json_object_iter_key(iterator);
     *ret_value = json_object_iter_value(iterator);
 }

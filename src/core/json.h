@@ -23,7 +23,7 @@ pr_status pr__json_load(const char *text, size_t size, const char *origin, const
                         json_t **ret_value, pr_error *err);
 
 /* The one member of an object that has one. */
-void pr__json_only_member(const json_t *object, const char **ret_name, const json_t **ret_value);
+void pr__json_only_member(json_t *object, const char **ret_name, json_t **ret_value);
 
 /* Compact text; the caller's, pr__free. NULL when out of memory. */
 char *pr__json_dump(const json_t *value);

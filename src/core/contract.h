@@ -1,0 +1,49 @@
+/*
+ * Contracts inside of core: the checks of a table, and the codec behind the public calls.
+ */
+#ifndef PR_CORE_CONTRACT_H
+#define PR_CORE_CONTRACT_H
+
+#include <postroom/contract.h>
+
+#include "base/buffer.h"
+#include "base/memory.h"
+
+#define PR_CONTENT_TYPE_JSON  "application/json"
+#define PR_CONTENT_TYPE_BYTES "application/octet-stream"
+#define PR_FIELDS_MAX         256 /* of one table */
+
+DEFINE_AUTO(pr_contracts, pr_contracts_free);
+DEFINE_AUTO(pr_decoded, pr_decoded_free);
+
+/* "domain event", "integration event", "command", "reply"; "unknown" for a value that is none. */
+const char *pr__contract_kind_text(pr_contract_kind kind);
+
+/* The content type of a message of this contract. */
+const char *pr__contract_content_type(const pr_contract *contract);
+
+/* `application/json` and `…+json`, whatever their parameters. */
+bool pr__content_type_is_json(const char *content_type);
+
+/*
+ * What an object says of its own message, by the fields flagged MESSAGE_ID and OCCURRED_AT: at
+ * enqueue these are to be the envelope's, or the receiver refuses the body. *ret_id NULL,
+ * *ret_occurred_at_us 0: it says nothing. *ret_id points into the object.
+ */
+void pr__contract_identity(const pr_contract *contract, const void *object, const char **ret_id,
+                           int64_t *ret_occurred_at_us);
+
+/* Bytes that a field takes in its struct; of one element of a list. 0 for a kind that is none. */
+size_t pr__field_size(const pr_field *field);
+size_t pr__field_element_size(const pr_field *field);
+
+/* Check the table of a contract: names, kinds, places. INVALID, CONTENT, LIMIT. */
+pr_status pr__contract_table_check(const pr_contract *contract, pr_error *err);
+
+/* The JSON codec over a checked table. Errors name the path of the field, never its content. */
+pr_status pr__contract_json_encode(const pr_field *fields, const void *object, pr__buffer *out,
+                                   pr_error *err);
+pr_status pr__contract_json_decode(const pr_contract *contract, const pr_message *message,
+                                   pr__arena *arena, void *object, pr_error *err);
+
+#endif
