@@ -1,0 +1,102 @@
+/*
+ * An endpoint's inside, shared by its files: endpoint.c (life), endpoint_loop.c (what comes next),
+ * endpoint_work.c (one message through the inbox and the handler).
+ */
+#ifndef PR_CORE_ENDPOINT_H
+#define PR_CORE_ENDPOINT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <postroom/endpoint.h>
+
+#include "core/backoff.h"
+#include "core/dedup.h"
+#include "core/inbox.h"
+#include "port/batch.h"
+#include "port/store.h"
+
+#define PR_ENDPOINT_PREFETCH_MAX 4096
+
+/* One message in hand: a delivery of the transport, or a parked row claimed for a retry. */
+typedef struct pr__work {
+    pr_delivery delivery; /* of a delivery */
+    pr__batch *batch;     /* of a retry: one item; NULL for a delivery */
+    pr_message message;   /* as the handler and the inbox see it; id is the key's */
+    pr__inbox_work inbox; /* points into this struct */
+    char id[PR_DEDUP_ID_SIZE];
+    char token[PR_UUID_TEXT_SIZE];
+    bool refused; /* it can never be handled: refusal says why */
+    char refusal[PR_ERROR_MESSAGE_SIZE];
+    int64_t busy_since_us; /* monotonic; 0 = not busy */
+    int64_t ready_at_us;   /* monotonic; not before */
+} pr__work;
+
+/* What became of a try. */
+typedef enum pr__verdict {
+    PR__WORK_ACK = 1,   /* marked or parked, durably: settle it for good */
+    PR__WORK_WAIT,      /* busy: keep it in hand, try again at ready_at_us */
+    PR__WORK_GIVE_BACK, /* uncharged */
+    PR__WORK_REJECT,    /* no store can keep it: to the transport's dead queue */
+    PR__WORK_TROUBLE    /* the database could not do it: give all back and pause */
+} pr__verdict;
+
+struct pr_endpoint {
+    pr_store *store;
+    pr_transport *transport;
+    pr_subscription *subscription; /* NULL = not subscribed now */
+    pr_endpoint_options opt;       /* defaults filled in; texts are ours */
+    pr__arena *arena;
+    pr__backoff backoff;
+    char owner[128];
+
+    pr__work **works; /* deliveries in hand, in order of arrival */
+    uint32_t work_count;
+    pr__work *retry;         /* a parked row in hand, or NULL */
+    bool retry_turn;         /* a due retry goes before the next delivery */
+    int64_t retry_look_us;   /* when to look for due rows again */
+    int64_t subscribe_at_us; /* not before; after a failure */
+    uint32_t subscribe_failures;
+    int64_t kept_at_us;   /* deliveries were kept alive last */
+    int64_t resume_at_us; /* while paused */
+    uint32_t pauses;      /* in a row, without a message handled in between */
+
+    atomic_bool stopping;
+    atomic_bool running;
+    pthread_mutex_t mutex; /* guards snapshot */
+    pr_endpoint_snapshot snapshot;
+};
+
+int64_t pr__endpoint_now_us(const pr_endpoint *endpoint);
+
+/* Counters and observations, by the endpoint's thread. */
+#define PR_ENDPOINT_COUNT(endpoint, field)                                                         \
+    do {                                                                                           \
+        pthread_mutex_lock(&(endpoint)->mutex);                                                    \
+        (endpoint)->snapshot.field++;                                                              \
+        pthread_mutex_unlock(&(endpoint)->mutex);                                                  \
+    } while (0)
+void pr__endpoint_observe(const pr_endpoint *endpoint, pr_observation_kind kind,
+                          const pr__work *work, pr_status status, const char *text);
+
+/* ---- endpoint_loop.c ---- */
+
+/* Uncharged; bounded by the grace period. */
+void pr__endpoint_give_back_all(pr_endpoint *endpoint);
+
+/* ---- endpoint_work.c ---- */
+
+pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery *delivery,
+                                 pr__work **ret_work, pr_error *err);
+/* take_: the batch is the work's on success. */
+pr_status pr__work_from_row(const pr_endpoint *endpoint, pr__batch *take_batch, pr__work **ret_work,
+                            pr_error *err);
+void *pr__work_free(pr__work *work);
+
+/* Try it once. The verdict is set whatever the status; the status tells what failed. */
+pr_status pr__work_try(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
+                       pr_error *err);
+
+#endif

@@ -1,0 +1,464 @@
+/*
+ * One message through the inbox and its handler.
+ *
+ * Keeps: a message is for the transport done (ACK) only after its mark or a durable copy was
+ * committed; what is busy, or met a failing database, is given back uncharged; a failing handler
+ * costs its own message an attempt and no other anything.
+ * Must not know: how deliveries arrive and in which order messages are tried.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "core/endpoint.h"
+#include "core/message.h"
+#include "core/scope.h"
+#include "core/unit.h"
+
+#define ORIGIN       "endpoint"
+#define BUSY_STEP_MS 25 /* between two looks at what is busy */
+
+DEFINE_AUTO(pr_unit, pr_unit_free);
+DEFINE_AUTO(pr_decoded, pr_decoded_free);
+DEFINE_AUTO(pr_scope, pr__free);
+DEFINE_AUTO(pr__work, pr__work_free);
+
+/* How a try failed, and what that means for the message. */
+typedef struct work_failure {
+    bool permanent;
+    bool out_of_memory; /* nobody's fault: nothing is charged */
+    bool delay_set;
+    int64_t delay_ms;
+    char reason[PR_REASON_SIZE];
+} work_failure;
+
+/* ---- making one ---- */
+
+void *pr__work_free(pr__work *work)
+{
+    if (!work)
+        return NULL;
+    pr__batch_free(work->batch);
+    return pr__free(work);
+}
+
+static void refuse(pr__work *work, const char *why)
+{
+    work->refused = true;
+    pr__one_line(work->refusal, sizeof work->refusal, why, strlen(why));
+    pr__dedup_make_keepable(&work->message);
+}
+
+static void bind_inbox(const pr_endpoint *endpoint, pr__work *work, uint32_t attempts)
+{
+    work->message.id = work->id;
+    work->inbox = (pr__inbox_work){
+        .message = &work->message,
+        .key = {.tenant = pr__message_tenant(&work->message),
+                .consumer = endpoint->opt.id,
+                .message_id = work->id},
+        .token = work->token,
+        .attempts = attempts,
+        .order = endpoint->opt.order,
+    };
+}
+
+static void hash_content(pr__work *work, uint8_t ret_hash[PR_CONTENT_HASH_SIZE])
+{
+    const pr_message *message = &work->message;
+    size_t size = message->body ? (size_t)message->body_size_bytes : 0;
+    pr__content_hash(message->type ? message->type : "", message->type_version, message->body, size,
+                     ret_hash);
+}
+
+pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery *delivery,
+                                 pr__work **ret_work, pr_error *err)
+{
+    AUTO(pr__work) work = pr__alloc(sizeof *work);
+    if (!work)
+        return pr__fail_nomem(err, ORIGIN);
+    work->delivery = *delivery;
+    work->message = delivery->message;
+    work->message.size = (uint32_t)sizeof work->message;
+    uint8_t hash[PR_CONTENT_HASH_SIZE];
+    hash_content(work, hash);
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr__dedup_id(&work->message, work->id, &local);
+    if (status == PR_OK) {
+        work->message.id = work->id;
+        status = pr__message_check_received(&work->message, endpoint->store->body_size_max, &local);
+    } else {
+        pr__dedup_stand_in(hash, work->id);
+    }
+    if (status == PR_E_NOMEM)
+        return pr__fail_nomem(err, ORIGIN);
+    if (status != PR_OK)
+        refuse(work, local.message);
+    bind_inbox(endpoint, work, 0);
+    memcpy(work->inbox.hash, hash, sizeof hash);
+    *ret_work = TAKE(work);
+    return PR_OK;
+}
+
+pr_status pr__work_from_row(const pr_endpoint *endpoint, pr__batch *take_batch, pr__work **ret_work,
+                            pr_error *err)
+{
+    const pr__item *item = &take_batch->items[0];
+    AUTO(pr__work) work = pr__alloc(sizeof *work);
+    if (!work)
+        return pr__fail_nomem(err, ORIGIN);
+    work->message = item->message;
+    pr__format(work->id, sizeof work->id, "%s", item->message.id);
+    memcpy(work->token, item->token, sizeof work->token);
+    uint8_t hash[PR_CONTENT_HASH_SIZE];
+    hash_content(work, hash);
+    if (item->unreadable)
+        refuse(work, item->unreadable);
+    bind_inbox(endpoint, work, item->attempts);
+    memcpy(work->inbox.hash, hash, sizeof hash);
+    work->batch = take_batch;
+    *ret_work = TAKE(work);
+    return PR_OK;
+}
+
+/* ---- outcomes ---- */
+
+/* The store is busy, or another is at work on the same message: wait, then give it back. Never
+   done. */
+static pr__verdict busy(pr_endpoint *endpoint, pr__work *work, const pr_error *why)
+{
+    int64_t now_us = pr__endpoint_now_us(endpoint);
+    if (work->busy_since_us == 0) {
+        work->busy_since_us = now_us;
+        PR_ENDPOINT_COUNT(endpoint, busy);
+        pr__endpoint_observe(endpoint, PR_OBSERVE_BUSY, work, PR_E_BUSY, why->message);
+    }
+    if (now_us - work->busy_since_us >= endpoint->opt.busy_wait_ms * 1000)
+        return PR__WORK_GIVE_BACK;
+    work->ready_at_us = now_us + BUSY_STEP_MS * 1000;
+    return PR__WORK_WAIT;
+}
+
+static pr_status trouble(pr_endpoint *endpoint, pr__work *work, const pr_error *local,
+                         pr__verdict *ret_verdict, pr_error *err)
+{
+    if (local->status == PR_E_BUSY) {
+        *ret_verdict = busy(endpoint, work, local);
+        return PR_OK;
+    }
+    *ret_verdict = PR__WORK_TROUBLE;
+    pr__error_copy(err, local);
+    return local->status;
+}
+
+static pr_status duplicate(pr_endpoint *endpoint, const pr__work *work, pr__verdict *ret_verdict)
+{
+    PR_ENDPOINT_COUNT(endpoint, duplicate);
+    pr__endpoint_observe(endpoint, PR_OBSERVE_DUPLICATE, work, PR_OK, NULL);
+    *ret_verdict = PR__WORK_ACK;
+    return PR_OK;
+}
+
+static pr_status lost(pr_endpoint *endpoint, const pr__work *work, pr__verdict *ret_verdict)
+{
+    PR_ENDPOINT_COUNT(endpoint, fenced);
+    pr__endpoint_observe(endpoint, PR_OBSERVE_FENCED, work, PR_E_FENCED,
+                         "its parked row was taken over");
+    *ret_verdict = PR__WORK_GIVE_BACK;
+    return PR_OK;
+}
+
+static pr_status conflict(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
+                          pr_error *err)
+{
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr__inbox_park_conflict(endpoint->store, &work->inbox, &local);
+    if (status != PR_OK)
+        return trouble(endpoint, work, &local, ret_verdict, err);
+    PR_ENDPOINT_COUNT(endpoint, conflict);
+    pr__endpoint_observe(endpoint, PR_OBSERVE_CONFLICT, work, PR_E_CONFLICT,
+                         "its id stands already with other content");
+    *ret_verdict = PR__WORK_ACK;
+    return PR_OK;
+}
+
+/* What the inbox says of a message that is not to run, or not any more. */
+static pr_status follow(pr_endpoint *endpoint, pr__work *work, pr__inbox_entry entry,
+                        pr__verdict *ret_verdict, pr_error *err)
+{
+    switch (entry) {
+    case PR__INBOX_DONE:
+    case PR__INBOX_COPY:
+        return duplicate(endpoint, work, ret_verdict);
+    case PR__INBOX_HELD:
+        PR_ENDPOINT_COUNT(endpoint, held);
+        pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_HELD, work, PR_OK,
+                             "an older one of its key is parked");
+        *ret_verdict = PR__WORK_ACK;
+        return PR_OK;
+    case PR__INBOX_LOST:
+        return lost(endpoint, work, ret_verdict);
+    case PR__INBOX_CONFLICT:
+        return conflict(endpoint, work, ret_verdict, err);
+    case PR__INBOX_PARKED:
+    case PR__INBOX_HANDLED:
+    case PR__INBOX_RUN:
+        *ret_verdict = PR__WORK_ACK;
+        return PR_OK;
+    }
+    return PR_OK;
+}
+
+/* ---- failing ---- */
+
+static uint32_t random32(const pr_endpoint *endpoint)
+{
+    uint32_t value;
+    endpoint->opt.random->fill(endpoint->opt.random->user, &value, sizeof value);
+    return value;
+}
+
+static pr__inbox_park park_after(const pr_endpoint *endpoint, const pr__work *work,
+                                 const work_failure *failure)
+{
+    uint32_t attempts = work->inbox.attempts + 1;
+    bool dead = failure->permanent || pr__backoff_exhausted(attempts, endpoint->opt.retry_max);
+    int64_t delay_ms = failure->delay_set
+                           ? failure->delay_ms
+                           : pr__backoff_ms(&endpoint->backoff, attempts, random32(endpoint));
+    return (pr__inbox_park){.state = dead ? PR_STATE_DEAD : PR_STATE_FAILED,
+                            .attempts = attempts,
+                            .retry_delay_ms = dead ? 0 : delay_ms,
+                            .error = failure->reason};
+}
+
+static void tell_parked(pr_endpoint *endpoint, const pr__work *work, const pr__inbox_park *park)
+{
+    if (park->state == PR_STATE_DEAD) {
+        PR_ENDPOINT_COUNT(endpoint, dead);
+        pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_DEAD, work, PR_OK, park->error);
+        return;
+    }
+    PR_ENDPOINT_COUNT(endpoint, failed);
+    pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, PR_OK, park->error);
+    int64_t due_us = pr__endpoint_now_us(endpoint) + park->retry_delay_ms * 1000;
+    if (due_us < endpoint->retry_look_us)
+        endpoint->retry_look_us = due_us;
+}
+
+/* The message could not be parked either: the first failure is the one to tell, then that. */
+static pr_status not_parked(pr_endpoint *endpoint, pr__work *work, const work_failure *failure,
+                            const pr_error *local, pr__verdict *ret_verdict, pr_error *err)
+{
+    pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, local->status, failure->reason);
+    bool hopeless = local->status == PR_E_INVALID || local->status == PR_E_LIMIT ||
+                    local->status == PR_E_CONTENT;
+    pr_error told = *local;
+    pr__error_context(&told, "'%.400s'; and it could not be parked", failure->reason);
+    if (hopeless) {
+        /* the store will never take it: trying again would stop everything behind it */
+        *ret_verdict = PR__WORK_REJECT;
+        pr__error_copy(err, &told);
+        return told.status;
+    }
+    return trouble(endpoint, work, &told, ret_verdict, err);
+}
+
+/* Record a failure in a transaction of its own. */
+static pr_status fail_work(pr_endpoint *endpoint, pr__work *work, const work_failure *failure,
+                           pr__verdict *ret_verdict, pr_error *err)
+{
+    pr__inbox_park park = park_after(endpoint, work, failure);
+    pr__inbox_entry entry;
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr__inbox_park_work(endpoint->store, &work->inbox, &park, &entry, &local);
+    if (status != PR_OK)
+        return not_parked(endpoint, work, failure, &local, ret_verdict, err);
+    if (entry != PR__INBOX_PARKED) {
+        pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, PR_E_STATE,
+                             failure->reason);
+        return follow(endpoint, work, entry, ret_verdict, err);
+    }
+    tell_parked(endpoint, work, &park);
+    *ret_verdict = PR__WORK_ACK;
+    return PR_OK;
+}
+
+static void set_reason(work_failure *failure, const char *reason)
+{
+    pr__one_line(failure->reason, sizeof failure->reason, reason, strlen(reason));
+}
+
+/* ---- running ---- */
+
+/* Decode by contract. False: *failure says why; a permanent one unless memory ran out. */
+static bool decode(const pr_endpoint *endpoint, const pr__work *work, pr_decoded **ret_decoded,
+                   work_failure *failure)
+{
+    if (!endpoint->opt.contracts)
+        return true;
+    const pr_message *message = &work->message;
+    failure->permanent = true;
+    const pr_contract *contract =
+        pr_contracts_find(endpoint->opt.contracts, message->type, message->type_version);
+    if (!contract) {
+        pr__format(failure->reason, sizeof failure->reason, "no contract for type '%s' version %u",
+                   message->type, message->type_version);
+        return false;
+    }
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr_contract_decode(contract, message, ret_decoded, &local);
+    if (status == PR_OK)
+        return true;
+    failure->out_of_memory = status == PR_E_NOMEM;
+    set_reason(failure, local.message);
+    return false;
+}
+
+/* The handler's word, and what it did not say. False: *failure is filled. */
+static bool run_handler(pr_endpoint *endpoint, pr__work *work, pr_unit *unit,
+                        const pr_decoded *decoded, work_failure *failure)
+{
+    AUTO(pr_scope) scope = pr__alloc(sizeof *scope);
+    pr_error local = PR_ERROR_INIT;
+    if (!scope) {
+        failure->out_of_memory = true;
+        return false;
+    }
+    scope->message = &work->message;
+    scope->object = decoded ? pr_decoded_object(decoded) : NULL;
+    scope->unit = unit;
+    scope->attempts = work->inbox.attempts;
+    if (pr__scope_inherit(scope, endpoint->opt.id, &local) != PR_OK ||
+        pr__unit_guard(unit, &local) != PR_OK) {
+        failure->out_of_memory = local.status == PR_E_NOMEM;
+        set_reason(failure, local.message);
+        return false;
+    }
+    PR_FAULT("endpoint.before_handler");
+    pr_handled handled = endpoint->opt.handler(endpoint->opt.user, scope);
+    PR_FAULT("endpoint.after_handler");
+    pr__unit_unguard(unit);
+    if (handled == PR_HANDLED_OK)
+        return true;
+    failure->permanent = handled == PR_HANDLED_PERMANENT;
+    failure->delay_set = scope->delay_set;
+    failure->delay_ms = scope->retry_delay_ms;
+    if (scope->reason[0] != '\0')
+        memcpy(failure->reason, scope->reason, sizeof failure->reason);
+    else if (handled == PR_HANDLED_RETRY || handled == PR_HANDLED_PERMANENT)
+        set_reason(failure, "the handler failed and did not say why");
+    else
+        pr__format(failure->reason, sizeof failure->reason,
+                   "the handler answered %d, which is no pr_handled", (int)handled);
+    return false;
+}
+
+/* The commit failed. Not committed: the message failed, unless the database only wants it again.
+   */
+static bool commit_failed_for_good(const pr_error *local, pr_outcome outcome)
+{
+    if (outcome != PR_OUTCOME_NOT_COMMITTED || local->status == PR_E_BUSY)
+        return false;
+    return local->retry == PR_RETRY_NEVER;
+}
+
+static pr_status finish(pr_endpoint *endpoint, pr__work *work, pr_unit **unit, int64_t began_us,
+                        pr__verdict *ret_verdict, pr_error *err)
+{
+    pr__inbox_entry entry;
+    pr_outcome outcome;
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr__inbox_complete(*unit, &work->inbox, &entry, &outcome, &local);
+    *unit = pr_unit_free(*unit); /* rolled back unless it was committed */
+    if (status != PR_OK && commit_failed_for_good(&local, outcome)) {
+        work_failure failure = {.permanent = false};
+        set_reason(&failure, local.message);
+        return fail_work(endpoint, work, &failure, ret_verdict, err);
+    }
+    if (status != PR_OK && local.retry == PR_RETRY_SAME) {
+        *ret_verdict = busy(endpoint, work, &local);
+        return PR_OK;
+    }
+    if (status != PR_OK)
+        return trouble(endpoint, work, &local, ret_verdict, err);
+    if (entry != PR__INBOX_HANDLED)
+        return follow(endpoint, work, entry, ret_verdict, err);
+    PR_ENDPOINT_COUNT(endpoint, handled);
+    pr_observation observation = {.size = (uint32_t)sizeof observation,
+                                  .kind = PR_OBSERVE_HANDLED,
+                                  .count = 1,
+                                  .duration_us = pr__endpoint_now_us(endpoint) - began_us,
+                                  .message_id = work->message.id,
+                                  .type = work->message.type,
+                                  .subject = endpoint->opt.id};
+    pr__observe(endpoint->opt.observer, &observation);
+    *ret_verdict = PR__WORK_ACK;
+    return PR_OK;
+}
+
+static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict, pr_error *err)
+{
+    int64_t began_us = pr__endpoint_now_us(endpoint);
+    AUTO(pr_unit) unit = NULL;
+    pr__inbox_entry entry;
+    pr_error local = PR_ERROR_INIT;
+    if (pr__inbox_enter(endpoint->store, &work->inbox, &unit, &entry, &local) != PR_OK)
+        return trouble(endpoint, work, &local, ret_verdict, err);
+    if (entry != PR__INBOX_RUN)
+        return follow(endpoint, work, entry, ret_verdict, err);
+    work_failure failure = {.permanent = false};
+    AUTO(pr_decoded) decoded = NULL;
+    if (!decode(endpoint, work, &decoded, &failure) ||
+        !run_handler(endpoint, work, unit, decoded, &failure)) {
+        unit = pr_unit_free(unit);
+        if (failure.out_of_memory) {
+            *ret_verdict = PR__WORK_TROUBLE;
+            return pr__fail_nomem(err, ORIGIN);
+        }
+        return fail_work(endpoint, work, &failure, ret_verdict, err);
+    }
+    return finish(endpoint, work, &unit, began_us, ret_verdict, err);
+}
+
+/* A message that was delivered before may have killed its process: from now on it is counted. */
+static pr_status take_row(pr_endpoint *endpoint, pr__work *work, pr__inbox_entry *ret_entry,
+                          pr_error *err)
+{
+    char token[PR_UUID_TEXT_SIZE];
+    uint8_t bytes[10];
+    endpoint->opt.random->fill(endpoint->opt.random->user, bytes, sizeof bytes);
+    pr__uuid7(endpoint->opt.clock->wall_us(endpoint->opt.clock->user), bytes, token);
+    pr__inbox_park park = {.state = PR_STATE_PUBLISHING,
+                           .attempts = work->inbox.attempts,
+                           .token = token,
+                           .owner = endpoint->opt.owner,
+                           .lease_ms = endpoint->opt.lease_ms};
+    TRY(pr__inbox_park_work(endpoint->store, &work->inbox, &park, ret_entry, err));
+    if (*ret_entry == PR__INBOX_PARKED)
+        memcpy(work->token, token, sizeof token);
+    return PR_OK;
+}
+
+pr_status pr__work_try(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
+                       pr_error *err)
+{
+    bool poison = work->batch && work->batch->items[0].poison;
+    if (work->refused || poison) {
+        work_failure failure = {.permanent = work->refused};
+        set_reason(&failure, work->refused ? work->refusal
+                                           : "its process ended while it was in hand, three times");
+        return fail_work(endpoint, work, &failure, ret_verdict, err);
+    }
+    if (work->delivery.redelivered && work->token[0] == '\0') {
+        pr__inbox_entry entry;
+        pr_error local = PR_ERROR_INIT;
+        if (take_row(endpoint, work, &entry, &local) != PR_OK)
+            return trouble(endpoint, work, &local, ret_verdict, err);
+        if (entry != PR__INBOX_PARKED)
+            return follow(endpoint, work, entry, ret_verdict, err);
+    }
+    return run(endpoint, work, ret_verdict, err);
+}

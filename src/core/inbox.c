@@ -1,0 +1,244 @@
+/*
+ * The transactional inbox, step by step.
+ *
+ * Keeps: in every transaction the mark is touched before the parked row; no parked row is made or
+ * changed without holding the mark's key, so no row can stand beside a committed mark; a row that
+ * somebody holds is changed by its token only; no step takes a row out of dead.
+ * Must not know: transports, handlers, when anything is tried again.
+ * Source: the protocol in docs/design/endpoint.md.
+ */
+#include "core/inbox.h"
+
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "core/unit.h"
+
+#define ORIGIN "inbox"
+
+DEFINE_AUTO(pr_unit, pr_unit_free);
+
+static bool holds_row(const pr__inbox_work *work)
+{
+    return work->token[0] != '\0';
+}
+
+/* Done before: whatever is parked under the id is done too. The unit is the caller's to free. */
+static pr_status drop_done_row(pr_unit *unit, const pr__inbox_work *work, pr_error *err)
+{
+    bool deleted;
+    TRY(unit->ops->inbox_unpark(unit, &work->key, NULL, &deleted, err));
+    if (!deleted)
+        return PR_OK;
+    PR_FAULT("endpoint.before_duplicate_commit");
+    pr_status status = pr_unit_commit(unit, NULL, err);
+    PR_FAULT("endpoint.after_duplicate_commit");
+    return status;
+}
+
+/* A row stands under the work's id and is not its own: it is a durable copy, unless it differs.
+   */
+static pr__inbox_entry foreign_row(const pr__inbox_work *work, const pr__inbox_row *row)
+{
+    if (holds_row(work))
+        return PR__INBOX_LOST;
+    return row->same_content ? PR__INBOX_COPY : PR__INBOX_CONFLICT;
+}
+
+static pr_status look_for_row(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
+                              pr_error *err)
+{
+    bool found;
+    pr__inbox_row row;
+    TRY(unit->ops->inbox_find(unit, &work->key, work->hash, &found, &row, err));
+    if (!found)
+        *ret_entry = holds_row(work) ? PR__INBOX_LOST : PR__INBOX_RUN;
+    else if (holds_row(work) && row.state == PR_STATE_PUBLISHING &&
+             strcmp(row.token, work->token) == 0)
+        *ret_entry = PR__INBOX_RUN;
+    else
+        *ret_entry = foreign_row(work, &row);
+    return PR_OK;
+}
+
+/* Write the parked row, as holder by token, else as a new one. The mark is held. */
+static pr_status write_row(pr_unit *unit, const pr__inbox_work *work, const pr__inbox_park *park,
+                           pr__inbox_entry *ret_entry, pr_error *err)
+{
+    bool written;
+    *ret_entry = PR__INBOX_PARKED;
+    if (holds_row(work)) {
+        TRY(unit->ops->inbox_repark(unit, &work->key, work->token, park, &written, err));
+        if (!written)
+            *ret_entry = PR__INBOX_LOST;
+        return PR_OK;
+    }
+    TRY(unit->ops->inbox_park(unit, &work->key, work->message, park, &written, err));
+    if (written)
+        return PR_OK;
+    bool found;
+    pr__inbox_row row;
+    TRY(unit->ops->inbox_find(unit, &work->key, work->hash, &found, &row, err));
+    *ret_entry = found ? foreign_row(work, &row) : PR__INBOX_COPY;
+    return PR_OK;
+}
+
+/* A mark committed beside a held row would make its retry look done, and the message is lost. */
+static pr_status hold(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
+                      pr_error *err)
+{
+    pr__inbox_park park = {.state = PR_STATE_HELD, .attempts = work->attempts};
+    TRY(write_row(unit, work, &park, ret_entry, err));
+    if (*ret_entry != PR__INBOX_PARKED)
+        return PR_OK;
+    TRY(unit->ops->inbox_unmark(unit, &work->key, err));
+    PR_FAULT("endpoint.before_held_commit");
+    TRY(pr_unit_commit(unit, NULL, err));
+    PR_FAULT("endpoint.after_held_commit");
+    *ret_entry = PR__INBOX_HELD;
+    return PR_OK;
+}
+
+pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
+                          pr__inbox_entry *ret_entry, pr_error *err)
+{
+    AUTO(pr_unit) unit = NULL; /* rolled back unless it is committed or handed out */
+    TRY(pr__store_unit_begin(store, &unit, err));
+    PR_FAULT("endpoint.before_mark");
+    pr__mark mark;
+    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
+    PR_FAULT("endpoint.after_mark");
+    if (mark == PR__MARK_DONE) {
+        *ret_entry = PR__INBOX_DONE;
+        return drop_done_row(unit, work, err);
+    }
+    if (mark == PR__MARK_CONFLICT) {
+        *ret_entry = PR__INBOX_CONFLICT;
+        return PR_OK;
+    }
+    TRY(look_for_row(unit, work, ret_entry, err));
+    if (*ret_entry != PR__INBOX_RUN)
+        return PR_OK;
+    bool ordered = work->order != PR_ORDER_SKIP && !pr__text_empty(work->message->key);
+    bool blocked = false;
+    if (ordered)
+        TRY(unit->ops->inbox_blocked(unit, &work->key, work->message->key, work->order, &blocked,
+                                     err));
+    if (blocked)
+        return hold(unit, work, ret_entry, err);
+    *ret_unit = TAKE(unit);
+    return PR_OK;
+}
+
+/* The handler had the connection in its hands. A transaction that it ended shows in `live`; one
+   that it ended and began anew has no mark inside. Whatever is wrong here is the handler's
+   doing: STATE. */
+static pr_status check_untouched(pr_unit *unit, const pr__inbox_work *work, pr_error *err)
+{
+    pr_error local = PR_ERROR_INIT;
+    if (unit->ops->live(unit, &local) != PR_OK)
+        return pr__fail(err, PR_E_STATE, ORIGIN,
+                        "the handler ended or broke its own transaction: %s", local.message);
+    TRY(pr__unit_usable(unit, err));
+    pr__mark mark;
+    if (unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, &local) != PR_OK)
+        return pr__fail(err, PR_E_STATE, ORIGIN, "the handler broke its own transaction: %s",
+                        local.message);
+    if (mark != PR__MARK_DONE)
+        return pr__fail(err, PR_E_STATE, ORIGIN,
+                        "the handler rolled its own transaction back: its mark is gone");
+    return PR_OK;
+}
+
+pr_status pr__inbox_complete(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
+                             pr_outcome *ret_outcome, pr_error *err)
+{
+    *ret_outcome = PR_OUTCOME_NOT_COMMITTED;
+    TRY(check_untouched(unit, work, err));
+    bool deleted;
+    const char *token = holds_row(work) ? work->token : NULL;
+    TRY(unit->ops->inbox_unpark(unit, &work->key, token, &deleted, err));
+    if (token && !deleted) {
+        *ret_entry = PR__INBOX_LOST;
+        return PR_OK;
+    }
+    if (PR_FAULT_FAILS("endpoint.before_commit"))
+        return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN, "a fault was ordered");
+    TRY(pr_unit_commit(unit, ret_outcome, err));
+    PR_FAULT("endpoint.after_commit");
+    *ret_entry = PR__INBOX_HANDLED;
+    return PR_OK;
+}
+
+pr_status pr__inbox_park_work(pr_store *store, const pr__inbox_work *work,
+                              const pr__inbox_park *park, pr__inbox_entry *ret_entry, pr_error *err)
+{
+    AUTO(pr_unit) unit = NULL;
+    TRY(pr__store_unit_begin(store, &unit, err));
+    pr__mark mark;
+    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
+    if (mark == PR__MARK_DONE) {
+        *ret_entry = PR__INBOX_DONE;
+        return drop_done_row(unit, work, err);
+    }
+    if (mark == PR__MARK_CONFLICT) {
+        *ret_entry = PR__INBOX_CONFLICT;
+        return PR_OK;
+    }
+    TRY(write_row(unit, work, park, ret_entry, err));
+    if (*ret_entry != PR__INBOX_PARKED)
+        return PR_OK;
+    TRY(unit->ops->inbox_unmark(unit, &work->key, err));
+    if (PR_FAULT_FAILS("endpoint.before_park_commit"))
+        return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN, "a fault was ordered");
+    TRY(pr_unit_commit(unit, NULL, err));
+    PR_FAULT("endpoint.after_park_commit");
+    return PR_OK;
+}
+
+void pr__inbox_conflict_id(const pr__inbox_work *work, char out[PR_INBOX_CONFLICT_ID_SIZE])
+{
+    /* the id is hashed with it: two ids may conflict with the same content, and none may vanish
+       */
+    uint8_t joined[2 * PR_CONTENT_HASH_SIZE];
+    uint8_t hash[PR_CONTENT_HASH_SIZE];
+    char text[PR_CONTENT_HASH_TEXT_SIZE];
+    pr__hash_bytes(work->key.message_id, strlen(work->key.message_id), joined);
+    memcpy(joined + PR_CONTENT_HASH_SIZE, work->hash, PR_CONTENT_HASH_SIZE);
+    pr__hash_bytes(joined, sizeof joined, hash);
+    pr__hash_text(hash, text);
+    pr__format(out, PR_INBOX_CONFLICT_ID_SIZE, "conflict:%s", text);
+}
+
+pr_status pr__inbox_park_conflict(pr_store *store, const pr__inbox_work *work, pr_error *err)
+{
+    char id[PR_INBOX_CONFLICT_ID_SIZE];
+    char reason[512];
+    pr__inbox_conflict_id(work, id);
+    pr__format(reason, sizeof reason, "id '%s' stands already with other content",
+               work->key.message_id);
+    pr__inbox_work apart = *work;
+    apart.key.message_id = id;
+    apart.token = "";
+    pr__inbox_park park = {.state = PR_STATE_DEAD, .attempts = work->attempts, .error = reason};
+    AUTO(pr_unit) unit = NULL;
+    TRY(pr__store_unit_begin(store, &unit, err));
+    pr__mark mark;
+    TRY(unit->ops->inbox_mark(unit, &apart.key, apart.hash, &mark, err));
+    bool changed = false;
+    if (mark == PR__MARK_NEW) {
+        pr__inbox_entry entry; /* a copy that stands there already is as good */
+        TRY(write_row(unit, &apart, &park, &entry, err));
+        TRY(unit->ops->inbox_unmark(unit, &apart.key, err));
+    }
+    if (holds_row(work))
+        TRY(unit->ops->inbox_unpark(unit, &work->key, work->token, &changed, err));
+    PR_FAULT("endpoint.before_conflict_commit");
+    TRY(pr_unit_commit(unit, NULL, err));
+    PR_FAULT("endpoint.after_conflict_commit");
+    return PR_OK;
+}

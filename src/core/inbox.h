@@ -1,0 +1,65 @@
+/*
+ * The transactional inbox: one effect per (tenant, consumer, message id).
+ *
+ * Each function is one step of the protocol with a transaction of its own, except for the pair
+ * pr__inbox_enter and pr__inbox_complete, between which the handler runs in an open unit. On any
+ * error the transaction was rolled back. BUSY: another holds the mark, or the store.
+ */
+#ifndef PR_CORE_INBOX_H
+#define PR_CORE_INBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <postroom/unit.h>
+
+#include "base/hash.h"
+#include "port/store.h"
+
+/* A message on its way through the inbox. */
+typedef struct pr__inbox_work {
+    const pr_message *message; /* its id is the key's */
+    pr__inbox_key key;
+    uint8_t hash[PR_CONTENT_HASH_SIZE];
+    const char *token; /* of the parked row that this work holds; "" = it holds none */
+    uint32_t attempts; /* charged before */
+    pr_order order;
+} pr__inbox_work;
+
+typedef enum pr__inbox_entry {
+    PR__INBOX_RUN = 1, /* enter: the mark stands in the open unit; run the handler */
+    PR__INBOX_HANDLED, /* complete: committed */
+    PR__INBOX_PARKED,  /* park: a durable copy stands now */
+    PR__INBOX_DONE,    /* it was done before; a parked row of its id is gone */
+    PR__INBOX_COPY,    /* a durable copy stood already */
+    PR__INBOX_HELD,    /* enter: parked behind an older one of its key */
+    PR__INBOX_LOST,    /* the parked row is no longer this work's: nothing was changed */
+    PR__INBOX_CONFLICT /* the id stands with other content: nothing was changed */
+} pr__inbox_entry;
+
+/* Mark, look for a parked row, look for a blocked key. *ret_unit is set for RUN only. */
+pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
+                          pr__inbox_entry *ret_entry, pr_error *err);
+
+/* After the handler: is the unit still the one that was entered? Delete the parked row and
+   commit. The unit stays the caller's to free. HANDLED or LOST. STATE: the handler spoiled its
+   unit. */
+pr_status pr__inbox_complete(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
+                             pr_outcome *ret_outcome, pr_error *err);
+
+/* Park under the mark's mutex: PARKED, DONE, COPY, LOST or CONFLICT. With state PUBLISHING it is
+   the processing row of a redelivered message. */
+pr_status pr__inbox_park_work(pr_store *store, const pr__inbox_work *work,
+                              const pr__inbox_park *park, pr__inbox_entry *ret_entry,
+                              pr_error *err);
+
+/* Keep what conflicts dead under an id of its own (see pr__inbox_conflict_id); a row that the
+   work holds goes in the same commit. */
+pr_status pr__inbox_park_conflict(pr_store *store, const pr__inbox_work *work, pr_error *err);
+
+#define PR_INBOX_CONFLICT_ID_SIZE 48
+
+/* "conflict:" and a hash of the id and the content: the same message again is the same row. */
+void pr__inbox_conflict_id(const pr__inbox_work *work, char out[PR_INBOX_CONFLICT_ID_SIZE]);
+
+#endif
