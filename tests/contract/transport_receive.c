@@ -187,6 +187,9 @@ void case_a_vanished_holder_is_replaced(void **state)
     publish(fix, transport_at(fix, 0), run, 6, PR_SUBMIT_CONFIRMED);
     pr_delivery held[4];
     receive_exactly(fix, gone, held, 4); /* three without a key, one with */
+    size_t numbers[4]; /* the messages are gone when the heir has settled them */
+    for (size_t i = 0; i < 4; i++)
+        numbers[i] = post_number(&held[i].message);
     if (fix->provider->vanish)
         fix->provider->vanish(fix->world, gone);
     pr_subscription *heir = subscribe_with(fix, transport_at(fix, 1), &options);
@@ -203,8 +206,7 @@ void case_a_vanished_holder_is_replaced(void **state)
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(seen[i], 1);
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(
-            again[post_number(&run[strtoul(held[i].message.id + 24, NULL, 16) - 1].message)], 1);
+        assert_int_equal(again[numbers[i]], 1);
     bool fenced = false;
     pr_error err = PR_ERROR_INIT;
     for (size_t i = 0; i < 4; i++) {
