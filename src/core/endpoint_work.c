@@ -97,6 +97,9 @@ pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery 
     if (status != PR_OK)
         refuse(work, local.message);
     bind_inbox(endpoint, work, 0);
+    const char *original_id = delivery->message.id;
+    if (original_id && pr__utf8_valid(original_id, strlen(original_id)))
+        work->inbox.original_id = original_id;
     memcpy(work->inbox.hash, hash, sizeof hash);
     *ret_work = TAKE(work);
     return PR_OK;

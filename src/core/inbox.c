@@ -77,7 +77,10 @@ static pr_status write_row(pr_unit *unit, const pr__inbox_work *work, const pr__
             *ret_entry = PR__INBOX_LOST;
         return PR_OK;
     }
-    TRY(unit->ops->inbox_park(unit, &work->key, work->message, park, &written, err));
+    pr_message copy = *work->message;
+    if (work->original_id)
+        copy.id = work->original_id;
+    TRY(unit->ops->inbox_park(unit, &work->key, &copy, park, &written, err));
     if (written)
         return PR_OK;
     bool found;
@@ -224,6 +227,8 @@ pr_status pr__inbox_park_conflict(pr_store *store, const pr__inbox_work *work, p
     pr__inbox_work apart = *work;
     apart.key.message_id = id;
     apart.token = "";
+    if (!apart.original_id)
+        apart.original_id = work->key.message_id;
     pr__inbox_park park = {.state = PR_STATE_DEAD, .attempts = work->attempts, .error = reason};
     AUTO(pr_unit) unit = NULL;
     TRY(pr__store_unit_begin(store, &unit, err));

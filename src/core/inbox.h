@@ -19,6 +19,7 @@
 /* A message on its way through the inbox. */
 typedef struct pr__inbox_work {
     const pr_message *message; /* its id is the key's */
+    const char *original_id;   /* the id that it came with, for people; NULL = the key's */
     pr__inbox_key key;
     uint8_t hash[PR_CONTENT_HASH_SIZE];
     const char *token; /* of the parked row that this work holds; "" = it holds none */

@@ -270,13 +270,13 @@ static pr_status commit_nested(pr_unit *unit, pr_outcome *outcome, pr_error *err
     return status;
 }
 
-/* The transaction is no longer what the unit began: nothing more may be written, or it would
-   stand without its business rows. Where there is nothing left to roll back, its end is not
-   known. */
+/* The transaction is no longer what the unit began: nothing more may be written, or it would stand
+   without its business rows. The adapter knows whether it can have been committed. */
 static pr_status commit_dead(pr_unit *unit, pr_status status, pr_outcome *outcome)
 {
-    pr_status rolled_back = unit->ops->rollback(unit, NULL);
-    *outcome = rolled_back == PR_OK ? PR_OUTCOME_NOT_COMMITTED : PR_OUTCOME_UNKNOWN;
+    *outcome = PR_OUTCOME_UNKNOWN;
+    pr_status ignored = unit->ops->commit(unit, outcome, NULL);
+    (void)ignored;
     settle(unit, *outcome);
     return status;
 }

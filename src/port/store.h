@@ -142,8 +142,9 @@ typedef struct pr__unit_ops {
        with other content; names its index. On BACKEND errors the transaction is good for rollback
        only. */
     pr_status (*enqueue)(pr_unit *unit, pr__enqueue *messages, size_t count, pr_error *err);
+    /* Of a transaction that is not live nothing is committed: STATE, and the outcome is UNKNOWN
+       when somebody else ended it, NOT_COMMITTED when it was aborted. */
     pr_status (*commit)(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err);
-    /* STATE when there was no transaction any more: somebody else ended it. */
     pr_status (*rollback)(pr_unit *unit, pr_error *err);
     /* Free the adapter's part and the memory of the unit itself; never commits. */
     void (*free)(pr_unit *unit);

@@ -30,6 +30,7 @@ typedef struct fake_store {
     size_t row_count;
     size_t committed_count;
     size_t rollbacks;
+    size_t commits;
     size_t units_open;
     size_t rings;
     size_t enqueued_seen; /* by the observer */
@@ -86,6 +87,9 @@ static inline pr_status fake_enqueue(pr_unit *unit, pr__enqueue *messages, size_
 static inline pr_status fake_commit(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err)
 {
     fake_store *fake = fake_of(unit);
+    fake->commits++;
+    *ret_outcome = PR_OUTCOME_UNKNOWN;
+    TRY(fake_live(unit, err));
     *ret_outcome = fake->commit_outcome;
     if (fake->commit_outcome == PR_OUTCOME_COMMITTED)
         fake->committed_count = fake->row_count;
@@ -99,7 +103,8 @@ static inline pr_status fake_rollback(pr_unit *unit, pr_error *err)
     fake_store *fake = fake_of(unit);
     fake->rollbacks++;
     fake_drop_rows(fake, fake->committed_count);
-    return fake->dead ? pr__fail(err, PR_E_STATE, "fake", "no transaction is open") : PR_OK;
+    (void)err;
+    return PR_OK;
 }
 
 static inline void fake_unit_free(pr_unit *unit)
