@@ -45,8 +45,8 @@ typedef struct pr_list {
 } pr_list;
 
 #define PR_FIELD_OPTIONAL    0x1u /* may be missing or null; presence_offset: a bool of its own */
-#define PR_FIELD_MESSAGE_ID  0x2u /* the message's id again: must equal the envelope's */
-#define PR_FIELD_OCCURRED_AT 0x4u /* the occurrence time again: must equal the envelope's */
+#define PR_FIELD_MESSAGE_ID  0x2u /* a UUID, the message's id again: must equal the envelope's */
+#define PR_FIELD_OCCURRED_AT 0x4u /* an INSTANT, the occurrence time again: as the envelope's */
 
 typedef struct pr_field {
     const char *name; /* in JSON; NULL ends the table */

@@ -385,38 +385,3 @@ void *pr_free(void *memory)
 {
     return pr__free(memory);
 }
-
-static bool present(const pr_field *field, const void *object)
-{
-    bool is_there = true;
-    if (field->flags & PR_FIELD_OPTIONAL)
-        memcpy(&is_there, (const char *)object + field->presence_offset, sizeof(is_there));
-    return is_there;
-}
-
-static void identity(const pr_field *fields, const void *object, const char **ret_id,
-                     int64_t *ret_occurred_at_us)
-{
-    for (const pr_field *field = fields; field->name; field++) {
-        const char *at = (const char *)object + field->offset;
-        if (!present(field, object))
-            continue;
-        if (field->kind == PR_FIELD_NESTED)
-            identity(field->nested, at, ret_id, ret_occurred_at_us);
-        if ((field->flags & PR_FIELD_MESSAGE_ID) && field->kind == PR_FIELD_UUID)
-            *ret_id = at;
-        else if (field->flags & PR_FIELD_MESSAGE_ID)
-            memcpy(ret_id, at, sizeof(*ret_id));
-        if (field->flags & PR_FIELD_OCCURRED_AT)
-            memcpy(ret_occurred_at_us, at, sizeof(*ret_occurred_at_us));
-    }
-}
-
-void pr__contract_identity(const pr_contract *contract, const void *object, const char **ret_id,
-                           int64_t *ret_occurred_at_us)
-{
-    *ret_id = NULL;
-    *ret_occurred_at_us = 0;
-    if (contract->fields)
-        identity(contract->fields, object, ret_id, ret_occurred_at_us);
-}

@@ -25,14 +25,6 @@ const char *pr__contract_content_type(const pr_contract *contract);
 /* `application/json` and `…+json`, whatever their parameters. */
 bool pr__content_type_is_json(const char *content_type);
 
-/*
- * What an object says of its own message, by the fields flagged MESSAGE_ID and OCCURRED_AT: at
- * enqueue these are to be the envelope's, or the receiver refuses the body. *ret_id NULL,
- * *ret_occurred_at_us 0: it says nothing. *ret_id points into the object.
- */
-void pr__contract_identity(const pr_contract *contract, const void *object, const char **ret_id,
-                           int64_t *ret_occurred_at_us);
-
 /* Bytes that a field takes in its struct; of one element of a list. 0 for a kind that is none. */
 size_t pr__field_size(const pr_field *field);
 size_t pr__field_element_size(const pr_field *field);

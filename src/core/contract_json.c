@@ -203,8 +203,7 @@ typedef struct decoder {
 static pr_status decode_object(decoder *d, const pr_field *fields, json_t *value, void *object,
                                const field_path *outer);
 
-static pr_status decode_text(decoder *d, const pr_field *field, json_t *value, char *at,
-                             const field_path *path)
+static pr_status decode_text(decoder *d, json_t *value, char *at, const field_path *path)
 {
     if (!json_is_string(value))
         return fail_at(path, d->err, "is not text");
@@ -213,9 +212,6 @@ static pr_status decode_text(decoder *d, const pr_field *field, json_t *value, c
     if (!text)
         return pr__fail_nomem(d->err, ORIGIN);
     memcpy(at, &text, sizeof(text));
-    if ((field->flags & PR_FIELD_MESSAGE_ID) && d->message->id &&
-        !pr__message_id_equal(text, d->message->id))
-        return fail_at(path, d->err, "is the message's id, but differs from the envelope's");
     return PR_OK;
 }
 
@@ -309,7 +305,7 @@ static pr_status decode_value(decoder *d, pr_field_kind kind, const pr_field *fi
     bool boolean = json_is_true(value);
     switch (kind) {
     case PR_FIELD_TEXT:
-        return decode_text(d, field, value, at, path);
+        return decode_text(d, value, at, path);
     case PR_FIELD_BYTES:
         return decode_bytes(d, value, at, path);
     case PR_FIELD_INT64:

@@ -113,15 +113,18 @@ static pr_status check_kind(const pr_field *field, pr_error *err)
     return PR_OK;
 }
 
-static pr_status check_flags(const pr_field *field, pr_error *err)
+/* The envelope is repeated by fields of the object itself: there the outbox fills them in. */
+static pr_status check_flags(const pr_field *field, size_t depth, pr_error *err)
 {
     if (field->flags & ~FLAGS_KNOWN)
         return fail_field(err, PR_E_INVALID, field, "has unknown flags");
-    if ((field->flags & PR_FIELD_MESSAGE_ID) && field->kind != PR_FIELD_UUID &&
-        field->kind != PR_FIELD_TEXT)
-        return fail_field(err, PR_E_INVALID, field, "is the message's id, but no uuid or text");
+    if ((field->flags & PR_FIELD_MESSAGE_ID) && field->kind != PR_FIELD_UUID)
+        return fail_field(err, PR_E_INVALID, field, "is the message's id, but no uuid");
     if ((field->flags & PR_FIELD_OCCURRED_AT) && field->kind != PR_FIELD_INSTANT)
         return fail_field(err, PR_E_INVALID, field, "is the occurrence time, but no instant");
+    if ((field->flags & (PR_FIELD_MESSAGE_ID | PR_FIELD_OCCURRED_AT)) && depth > 1)
+        return fail_field(err, PR_E_INVALID, field,
+                          "repeats the envelope: it cannot stand in a nested table");
     return PR_OK;
 }
 
@@ -192,7 +195,7 @@ static pr_status check_table(const table_path *path, pr_error *err)
                             PR_FIELDS_MAX);
         TRY(check_name(fields, i, err));
         TRY(check_kind(&fields[i], err));
-        TRY(check_flags(&fields[i], err));
+        TRY(check_flags(&fields[i], path->depth, err));
         TRY(check_place(fields, i, path->object_size, err));
         if (fields[i].nested)
             TRY(check_nested(&fields[i], path, err));

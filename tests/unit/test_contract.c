@@ -133,7 +133,13 @@ typedef struct pair {
     int64_t a;
     int64_t b;
     bool has_a;
+    char more[40];
 } pair;
+
+static const pr_field id_fields[] = {
+    {.name = "id", .kind = PR_FIELD_UUID, .flags = PR_FIELD_MESSAGE_ID},
+    {.name = NULL},
+};
 
 static const struct {
     const char *label;
@@ -189,11 +195,15 @@ static const struct {
     {"id of a number",
      {{.name = "a", .kind = PR_FIELD_INT64, .flags = PR_FIELD_MESSAGE_ID}},
      PR_E_INVALID,
-     "no uuid or text"},
+     "no uuid"},
     {"time of a number",
      {{.name = "a", .kind = PR_FIELD_INT64, .flags = PR_FIELD_OCCURRED_AT}},
      PR_E_INVALID,
      "no instant"},
+    {"id in a nested table",
+     {{.name = "a", .kind = PR_FIELD_NESTED, .element_size = 37, .nested = id_fields}},
+     PR_E_INVALID,
+     "field 'id' repeats the envelope"},
     {"element of no list",
      {{.name = "a", .kind = PR_FIELD_INT64, .element_kind = PR_FIELD_TEXT}},
      PR_E_INVALID,

@@ -257,15 +257,6 @@ static void test_identity_against_the_envelope(void **state)
         else
             check_ok(status, &err, cases[i].label);
     }
-    order given = {.id = ID, .placed_at = AT};
-    const char *id = NULL;
-    int64_t at = 0;
-    pr__contract_identity(&order_contract, &given, &id, &at);
-    assert_string_equal(id, ID);
-    assert_true(at == AT);
-    pr__contract_identity(&raw_contract, &given, &id, &at);
-    assert_null(id);
-    assert_true(at == 0);
 }
 
 static void test_bad_objects_are_not_encoded(void **state)
