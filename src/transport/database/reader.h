@@ -1,0 +1,25 @@
+/*
+ * The reader that stands for a subscription: its name and the addresses that it takes.
+ */
+#ifndef PR_TRANSPORT_DATABASE_READER_H
+#define PR_TRANSPORT_DATABASE_READER_H
+
+#include <postroom/transport.h>
+
+#include "base/memory.h"
+#include "port/store.h"
+
+#define PR__EXPIRY_MS_DEFAULT 60000 /* of a temporary reader that nobody keeps */
+
+/* Everything in the spec lives in the arena. An endpoint takes the topics of its types, in/<id> and
+   in/<urn>/<id>; a temporary subscription its topics and reply/<id>. */
+pr_status pr__reader_spec_make(pr__arena *arena, const pr_subscribe_options *options,
+                               pr__reader_spec *ret_spec, pr_error *err);
+/* Find or make the reader. CONFLICT: it stands with other types, or is a temporary one of somebody
+   else. */
+pr_status pr__reader_attach(pr_store *store, const pr_subscribe_options *options,
+                            int64_t *ret_reader, pr_error *err);
+/* NOT_FOUND: there is none. CONFLICT: it stands with other types. Changes nothing. */
+pr_status pr__reader_verify(pr_store *store, const pr_subscribe_options *options, pr_error *err);
+
+#endif
