@@ -5,8 +5,9 @@
 set -u
 folder=$(mktemp -d "${TMPDIR:-/tmp}/postroom-example.XXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
+program=$(realpath "$1") expected=$(realpath "$2") || exit 1
 cd "$folder" || exit 1
-"$1" >output
+"$program" >output
 status=$?
-diff "$2" output && exit $status
+diff "$expected" output && exit $status
 exit 1
