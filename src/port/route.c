@@ -141,7 +141,7 @@ bool pr__route_unrouted_ok(const pr_message *message)
     if (!at || !strstr(at, name))
         return false;
     size_t depth = 0;
-    while (at && *at != '\0') {
+    while (*at != '\0') {
         if (*at == '{' || *at == '[')
             depth++;
         if ((*at == '}' || *at == ']') && depth > 0)
@@ -151,7 +151,9 @@ bool pr__route_unrouted_ok(const pr_message *message)
             continue;
         }
         const char *end = skip_string(at);
-        bool found = end && depth == 1 && (size_t)(end - at) == sizeof(name) - 1 &&
+        if (!end)
+            return false;
+        bool found = depth == 1 && (size_t)(end - at) == sizeof(name) - 1 &&
                      memcmp(at, name, sizeof(name) - 1) == 0;
         if (found && *skip_space(end) == ':')
             return !is_false(skip_space(end) + 1);

@@ -187,7 +187,7 @@ void case_a_vanished_holder_is_replaced(void **state)
     publish(fix, transport_at(fix, 0), run, 6, PR_SUBMIT_CONFIRMED);
     pr_delivery held[4];
     receive_exactly(fix, gone, held, 4); /* three without a key, one with */
-    size_t numbers[4]; /* the messages are gone when the heir has settled them */
+    size_t numbers[4];                   /* the messages are gone when the heir has settled them */
     for (size_t i = 0; i < 4; i++)
         numbers[i] = post_number(&held[i].message);
     if (fix->provider->vanish)

@@ -201,7 +201,7 @@ void *pr__queue_free(pr__queue *queue)
         }
     }
     pr__free(queue->buckets);
-    for (size_t i = 0; i < queue->type_count; i++)
+    for (size_t i = 0; queue->types && i < queue->type_count; i++)
         pr__free(queue->types[i]);
     pr__free(queue->types);
     pr__free(queue->name);

@@ -85,11 +85,11 @@ static void hand_out(memory_subscription *self, pr_delivery *ret_deliveries, siz
 static bool wait_for_some(memory_subscription *self, int64_t deadline_us)
 {
     int64_t now_us = pr__monotonic_us();
-    if (now_us >= deadline_us)
+    if (now_us >= deadline_us || !self->queue)
         return false;
     int64_t until_us = deadline_us;
     const pr_clock *clock = self->base.transport->clock;
-    if (self->queue && self->queue->delayed.first) {
+    if (self->queue->delayed.first) {
         int64_t due_us = self->queue->delayed.first->due_us - clock->monotonic_us(clock->user);
         int64_t wait_us = due_us > 0 ? due_us : 0;
         if (wait_us < until_us - now_us)
