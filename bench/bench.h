@@ -1,0 +1,26 @@
+/*
+ * The benchmarks. Each adds its lines to the report.
+ */
+#ifndef PR_BENCH_BENCH_H
+#define PR_BENCH_BENCH_H
+
+#include <stdint.h>
+
+#include "report.h"
+
+typedef struct bench_options {
+    int rounds;            /* >= 5 for figures that are reported */
+    uint64_t messages;     /* of a drain */
+    uint64_t older;        /* rows in the log before a drain with history */
+    uint64_t transactions; /* of an enqueue round */
+} bench_options;
+
+void bench_enqueue(const bench_options *opt, bench_report *report);
+void bench_drain(const bench_options *opt, bench_report *report);
+void bench_history(const bench_options *opt, bench_report *report);
+void bench_memory(const bench_options *opt, bench_report *report);
+
+/* The child of bench_memory: drain the store at path, then end. */
+int bench_memory_child(const char *path);
+
+#endif
