@@ -1,0 +1,72 @@
+/*
+ * Prints one page and says how to get the next.
+ */
+#include "cli/list.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "cli/output.h"
+#include "cli/wiring.h"
+#include "ops/render.h"
+
+typedef struct lister {
+    pr__cli *cli;
+    pr__json *json;
+    pr__table *table;
+    pr__record_view view;
+} lister;
+
+static bool list_record(void *user, const pr_record *record)
+{
+    lister *to = user;
+    if (to->cli->json)
+        pr__render_record(to->json, record, false);
+    else
+        pr__record_row(to->table, to->view, record);
+    return true;
+}
+
+static void print_page(pr__cli *cli, pr__table *table, const pr_list_page *page)
+{
+    if (page->count == 0) {
+        pr__print(cli, "no messages");
+        return;
+    }
+    pr__table_print(cli, table);
+    if (page->next[0])
+        pr__print(cli, "\nmore: repeat with --after '%s'", page->next);
+}
+
+pr__exit pr__list_print(pr__cli *cli, const pr__common *common, const pr_list_options *opt,
+                        pr__record_view view)
+{
+    AUTO_BUFFER out = PR_BUFFER_INIT;
+    AUTO(pr_store) store = NULL;
+    AUTO(pr__table) table = pr__record_table(view);
+    pr_error err = PR_ERROR_INIT;
+    pr_list_page page = {.size = (uint32_t)sizeof(page)};
+    pr__json json;
+    lister to = {.cli = cli, .json = &json, .table = table, .view = view};
+    pr__store_request request = {.common = common};
+    if (!table)
+        return pr__report(cli, PR__EXIT_FAILED, "no-memory", "out of memory");
+    pr__json_init(&json, &out);
+    pr__json_object_begin(&json);
+    pr__json_key(&json, "messages");
+    pr__json_array_begin(&json);
+    pr_status status = pr__wiring_store(&request, &store, &err);
+    if (status == PR_OK)
+        status = pr_operations_list(store, opt, &page, list_record, &to, &err);
+    if (status != PR_OK)
+        return pr__report_error(cli, &err);
+    pr__json_array_end(&json);
+    pr__json_key(&json, "next");
+    pr__json_text(&json, page.next[0] ? page.next : NULL);
+    pr__json_object_end(&json);
+    if (cli->json)
+        pr__print_buffer(cli, &out);
+    else
+        print_page(cli, table, &page);
+    return PR__EXIT_OK;
+}

@@ -1,0 +1,221 @@
+/*
+ * Standard output and standard error of the command.
+ *
+ * libsmartcols lays tables out; cells come from databases and are untrusted, so control characters
+ * never reach a terminal. Nothing here depends on the locale.
+ */
+#include "cli/output.h"
+
+#include <errno.h>
+#include <libsmartcols/libsmartcols.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+#define CELL_SIZE   1024
+#define COLUMNS_MAX 16
+
+struct pr__table {
+    struct libscols_table *scols;
+    size_t column_count;
+    bool failed;
+};
+
+static void remember(pr__cli *cli)
+{
+    if (cli->output_errno == 0)
+        cli->output_errno = errno != 0 ? errno : EIO;
+}
+
+void pr__print(pr__cli *cli, const char *format, ...)
+{
+    AUTO_BUFFER line = PR_BUFFER_INIT;
+    va_list arguments;
+    char text[4096];
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    pr__buffer_append_text(&line, text);
+    pr__print_buffer(cli, &line);
+}
+
+void pr__print_buffer(pr__cli *cli, pr__buffer *buffer)
+{
+    const char *text = pr__buffer_text(buffer);
+    if (!text) {
+        errno = ENOMEM;
+        remember(cli);
+        return;
+    }
+    if (cli->output_errno != 0)
+        return;
+    if (fwrite(text, 1, buffer->size, stdout) != buffer->size || fputc('\n', stdout) == EOF)
+        remember(cli);
+}
+
+bool pr__output_failed(const pr__cli *cli)
+{
+    return cli->output_errno != 0;
+}
+
+pr__exit pr__output_finish(pr__cli *cli, pr__exit code)
+{
+    if (cli->output_errno == 0 && fflush(stdout) != 0)
+        remember(cli);
+    if (cli->output_errno == 0)
+        return code;
+    if (cli->output_errno == EPIPE)
+        return PR__EXIT_FAILED; /* whoever read it has seen enough */
+    return pr__report(cli, PR__EXIT_FAILED, "output", "cannot write the output: %s",
+                      strerror(cli->output_errno));
+}
+
+pr__exit pr__exit_of(pr_status status)
+{
+    switch (status) {
+    case PR_OK:
+        return PR__EXIT_OK;
+    case PR_E_INVALID:
+    case PR_E_UNSUPPORTED:
+        return PR__EXIT_USAGE;
+    case PR_E_NOT_FOUND:
+        return PR__EXIT_NOT_FOUND;
+    case PR_E_STATE:
+    case PR_E_CONFLICT:
+    case PR_E_SCHEMA:
+        return PR__EXIT_STATE;
+    case PR_E_LIMIT:
+    case PR_E_CONTENT:
+    case PR_E_BUSY:
+    case PR_E_FENCED:
+    case PR_E_BACKEND:
+    case PR_E_CANCELLED:
+    case PR_E_NOMEM:
+        return PR__EXIT_FAILED;
+    }
+    return PR__EXIT_FAILED;
+}
+
+static pr__exit report_text(const pr__cli *cli, pr__exit code, const char *status,
+                            const char *message)
+{
+    AUTO_BUFFER out = PR_BUFFER_INIT;
+    char line[PR_ERROR_MESSAGE_SIZE * 2];
+    const char *command = cli->command ? cli->command->name : "";
+    pr__one_line(line, sizeof(line), message, strlen(message));
+    if (cli->json) {
+        pr__json json;
+        pr__json_init(&json, &out);
+        pr__json_object_begin(&json);
+        pr__json_key(&json, "error");
+        pr__json_object_begin(&json);
+        pr__json_key(&json, "command");
+        pr__json_text(&json, command);
+        pr__json_key(&json, "status");
+        pr__json_text(&json, status);
+        pr__json_key(&json, "message");
+        pr__json_text(&json, line);
+        pr__json_key(&json, "exit");
+        pr__json_int(&json, (int64_t)code);
+        pr__json_object_end(&json);
+        pr__json_object_end(&json);
+    } else {
+        pr__buffer_printf(&out, "postroom%s%s: %s", command[0] ? " " : "", command, line);
+    }
+    pr__buffer_append_char(&out, '\n');
+    fflush(stdout);
+    if (pr__buffer_text(&out))
+        fputs(pr__buffer_text(&out), stderr);
+    return code;
+}
+
+pr__exit pr__report(const pr__cli *cli, pr__exit code, const char *status, const char *format, ...)
+{
+    char message[PR_ERROR_MESSAGE_SIZE * 2];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    return report_text(cli, code, status, message);
+}
+
+pr__exit pr__report_usage(const pr__cli *cli, const char *format, ...)
+{
+    char message[PR_ERROR_MESSAGE_SIZE * 2];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    return report_text(cli, PR__EXIT_USAGE, "invalid", message);
+}
+
+pr__exit pr__report_error(const pr__cli *cli, const pr_error *err)
+{
+    return report_text(cli, pr__exit_of(err->status), pr_status_text(err->status), err->message);
+}
+
+/* ---- tables ---- */
+
+pr__table *pr__table_new(const pr__column *columns, size_t count)
+{
+    pr__table *table = pr__alloc(sizeof(*table));
+    if (!table)
+        return NULL;
+    table->scols = scols_new_table();
+    table->column_count = count;
+    if (!table->scols || count > COLUMNS_MAX) {
+        pr__table_free(table);
+        return NULL;
+    }
+    scols_table_enable_noencoding(table->scols, 1); /* cells are made safe here */
+    for (size_t i = 0; i < count; i++) {
+        int flags = (columns[i].right ? SCOLS_FL_RIGHT : 0) | (columns[i].cut ? SCOLS_FL_TRUNC : 0);
+        if (!scols_table_new_column(table->scols, columns[i].name, columns[i].cut ? 0.1 : 0, flags))
+            table->failed = true;
+    }
+    return table;
+}
+
+void *pr__table_free(pr__table *table)
+{
+    if (table) {
+        scols_unref_table(table->scols);
+        pr__free(table);
+    }
+    return NULL;
+}
+
+void pr__table_row(pr__table *table, const char *const *cells)
+{
+    char safe[CELL_SIZE];
+    struct libscols_line *line = scols_table_new_line(table->scols, NULL);
+    if (!line) {
+        table->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < table->column_count; i++) {
+        const char *cell = cells[i] ? cells[i] : "";
+        pr__one_line(safe, sizeof(safe), cell, strlen(cell));
+        if (scols_line_set_data(line, i, safe) != 0)
+            table->failed = true;
+    }
+}
+
+void pr__table_print(pr__cli *cli, pr__table *table)
+{
+    if (table->failed) {
+        errno = ENOMEM;
+        remember(cli);
+        return;
+    }
+    if (cli->output_errno != 0)
+        return;
+    errno = 0;
+    if (fflush(stdout) != 0 || scols_print_table(table->scols) != 0 || fflush(stdout) != 0 ||
+        ferror(stdout))
+        remember(cli);
+}

@@ -1,0 +1,135 @@
+/*
+ * Writing records.
+ *
+ * Bodies are shown by `show` alone, never in lists. JSON of records is made in ops/render.
+ */
+#include "cli/record.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "port/state.h"
+
+const char *pr__box_name(pr_box box)
+{
+    return box == PR_BOX_INBOX ? "inbox" : "outbox";
+}
+
+/* ---- tables ---- */
+
+static const pr__column outbox_columns[] = {
+    {"ID", false, false},       {"STATE", false, false},     {"TYPE", false, true},
+    {"KEY", false, true},       {"ATTEMPTS", true, false},   {"BYTES", true, false},
+    {"OCCURRED", false, false}, {"LAST ERROR", false, true},
+};
+static const pr__column dead_columns[] = {
+    {"ID", false, false},       {"BOX", false, false},       {"CONSUMER", false, true},
+    {"TYPE", false, true},      {"KEY", false, true},        {"ATTEMPTS", true, false},
+    {"OCCURRED", false, false}, {"LAST ERROR", false, true},
+};
+
+pr__table *pr__record_table(pr__record_view view)
+{
+    return pr__table_new(view == PR__VIEW_DEAD ? dead_columns : outbox_columns, 8);
+}
+
+void pr__record_row(pr__table *table, pr__record_view view, const pr_record *record)
+{
+    char attempts[24], bytes[24], occurred[PR_INSTANT_TEXT_SIZE] = "";
+    const pr_message *message = &record->message;
+    const char *why = record->unreadable ? record->unreadable : record->last_error;
+    pr__format(attempts, sizeof(attempts), "%u", record->attempts);
+    pr__format(bytes, sizeof(bytes), "%llu", (unsigned long long)record->body_size_bytes);
+    if (message->occurred_at_us != 0)
+        pr__instant_text(message->occurred_at_us, occurred);
+    const char *outbox[] = {message->id,   pr__state_text(record->state),
+                            message->type, message->key,
+                            attempts,      bytes,
+                            occurred,      why};
+    const char *dead[] = {message->id,      pr__box_name(record->box),
+                          record->consumer, message->type,
+                          message->key,     attempts,
+                          occurred,         why};
+    pr__table_row(table, view == PR__VIEW_DEAD ? dead : outbox);
+}
+
+static void print_field(pr__cli *cli, const char *name, const char *text)
+{
+    char safe[PR_ERROR_TEXT_SIZE_MAX + 1];
+    if (pr__text_empty(text))
+        return;
+    pr__one_line(safe, sizeof(safe), text, strlen(text));
+    pr__print(cli, "%-16s %s", name, safe);
+}
+
+static void print_instant(pr__cli *cli, const char *name, int64_t instant_us)
+{
+    char text[PR_INSTANT_TEXT_SIZE];
+    if (instant_us == 0)
+        return;
+    pr__instant_text(instant_us, text);
+    pr__print(cli, "%-16s %s", name, text);
+}
+
+static void print_body(pr__cli *cli, const pr_message *message)
+{
+    AUTO_BUFFER text = PR_BUFFER_INIT;
+    const char *body = message->body ? message->body : "";
+    size_t size = (size_t)message->body_size_bytes;
+    bool plain = pr__utf8_valid(body, size);
+    for (size_t i = 0; plain && i < size; i++)
+        plain = (unsigned char)body[i] >= ' ' || strchr("\n\r\t", body[i]);
+    if (size == 0)
+        return;
+    pr__print(cli, "%s", plain ? "" : "\nbody in base64:");
+    if (plain) {
+        pr__buffer_append(&text, body, size);
+    } else {
+        pr__json json;
+        pr__json_init(&json, &text);
+        pr__json_base64(&json, body, size);
+    }
+    pr__print_buffer(cli, &text);
+}
+
+void pr__record_print(pr__cli *cli, const pr_record *record)
+{
+    const pr_message *message = &record->message;
+    char number[32];
+    print_field(cli, "id", message->id);
+    print_field(cli, "state", pr__state_text(record->state));
+    print_field(cli, "box", pr__box_name(record->box));
+    print_field(cli, "consumer", record->consumer);
+    print_field(cli, "unreadable", record->unreadable);
+    print_field(cli, "type", message->type);
+    pr__format(number, sizeof(number), "%u", message->type_version);
+    print_field(cli, "version", number);
+    print_field(cli, "content type", message->content_type);
+    print_field(cli, "destination", message->destination);
+    print_field(cli, "source", message->source);
+    print_field(cli, "key", message->key);
+    print_field(cli, "tenant", message->tenant);
+    print_field(cli, "correlation id", message->correlation_id);
+    print_field(cli, "causation id", message->causation_id);
+    print_field(cli, "traceparent", message->traceparent);
+    print_field(cli, "tracestate", message->tracestate);
+    print_field(cli, "headers", message->headers);
+    print_instant(cli, "occurred at", message->occurred_at_us);
+    print_instant(cli, "expires at", message->expires_at_us);
+    print_instant(cli, "deliver at", message->deliver_at_us);
+    pr__format(number, sizeof(number), "%u", record->attempts);
+    print_field(cli, "attempts", number);
+    print_instant(cli, "next attempt at", record->next_attempt_at_us);
+    print_instant(cli, "leased until", record->locked_until_us);
+    print_field(cli, "owner", record->owner);
+    print_instant(cli, "first failed at", record->first_failed_at_us);
+    print_field(cli, "last error", record->last_error);
+    print_field(cli, "operator hold", record->operator_hold ? "yes" : NULL);
+    pr__format(number, sizeof(number), "%llu bytes", (unsigned long long)record->body_size_bytes);
+    print_field(cli, "body", number);
+    print_body(cli, message);
+}

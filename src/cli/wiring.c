@@ -1,0 +1,112 @@
+/*
+ * Opens what the command line names.
+ *
+ * Nothing but `migrate` makes a database: a file that is missing is an error, never an empty store.
+ */
+#include "cli/wiring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <postroom/database.h>
+#include <postroom/sqlite.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+#define ORIGIN        "cli.wiring"
+#define SQLITE_SCHEME "sqlite:"
+
+const char *pr__wiring_store_name(const pr__common *common)
+{
+    const char *text = common->store ? common->store : getenv(PR__STORE_ENVIRONMENT);
+    return pr__text_empty(text) ? NULL : text;
+}
+
+const char *pr__wiring_path(const char *text)
+{
+    if (pr__text_starts_with(text, SQLITE_SCHEME))
+        return text + strlen(SQLITE_SCHEME);
+    return strstr(text, "://") ? NULL : text;
+}
+
+static pr_status open_named(const char *text, const pr__store_request *request,
+                            pr_store **ret_store, pr_error *err)
+{
+    const char *path = pr__wiring_path(text);
+    if (!path)
+        /* the address may hold a password: it is not shown */
+        return pr__fail(err, PR_E_UNSUPPORTED, ORIGIN,
+                        "stores of the kind '%.*s' are not built in; use sqlite:PATH",
+                        (int)strcspn(text, ":"), text);
+    if (path[0] == '\0')
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "the store '%s' has no path; use sqlite:PATH",
+                        text);
+    pr_sqlite_options opt =
+        PR_SQLITE_OPTIONS(.create = request->create, .schema_check_off = request->create,
+                          .path = path, .prefix = request->common->prefix,
+                          .busy_ms = pr__option_or(request->common->busy_ms, 0),
+                          .body_size_max = request->body_size_max, .observer = request->observer);
+    pr_error cause = PR_ERROR_INIT;
+    pr_status status = pr_sqlite_store_open(&opt, ret_store, &cause);
+    if (status == PR_E_NOT_FOUND)
+        return pr__fail(err, status, ORIGIN,
+                        "there is no store '%s'; make it with: postroom migrate --store %s", text,
+                        text);
+    if (status != PR_OK)
+        pr__error_copy(err, &cause);
+    return status;
+}
+
+pr_status pr__wiring_store(const pr__store_request *request, pr_store **ret_store, pr_error *err)
+{
+    const char *text = pr__wiring_store_name(request->common);
+    if (!text)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "no store is named; use --store sqlite:PATH or set " PR__STORE_ENVIRONMENT);
+    return open_named(text, request, ret_store, err);
+}
+
+/* The size of a transport's name that text begins with and '=' ends; 0 = none. */
+static size_t name_size(const char *text)
+{
+    size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
+    if (size == 0 || text[size] != '=' || text[0] < 'a' || text[0] > 'z')
+        return 0;
+    return size;
+}
+
+pr_status pr__wiring_link(const char *text, const char *default_name, const pr__common *common,
+                          const char *owner, const pr_observer *observer, pr__link *ret_link,
+                          pr_error *err)
+{
+    pr__link link = {NULL, NULL, ""};
+    size_t size = name_size(text);
+    if (size >= sizeof(link.name))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "the transport name in '%s' is longer than %zu bytes", text,
+                        sizeof(link.name) - 1);
+    if (size > 0)
+        pr__format(link.name, sizeof(link.name), "%.*s", (int)size, text);
+    else
+        pr__format(link.name, sizeof(link.name), "%s", default_name);
+    const char *target = size > 0 ? text + size + 1 : text;
+    pr__store_request request = {.common = common, .observer = observer};
+    TRY(open_named(target, &request, &link.store, err));
+    pr_database_options opt = {
+        .size = (uint32_t)sizeof(opt), .name = link.name, .owner = owner, .observer = observer};
+    pr_status status = pr_database_transport_new(link.store, &opt, &link.transport, err);
+    if (status != PR_OK) {
+        pr__link_done(&link);
+        return status;
+    }
+    *ret_link = link;
+    return PR_OK;
+}
+
+void pr__link_done(pr__link *link)
+{
+    pr_transport_free(link->transport);
+    pr_store_free(link->store);
+    *link = (pr__link){NULL, NULL, ""};
+}
