@@ -49,6 +49,7 @@ struct pr__cli {
     pr__texts arguments; /* what is no option */
 };
 
+extern const pr__command pr__command_demo;
 extern const pr__command pr__command_migrate;
 extern const pr__command pr__command_send;
 extern const pr__command pr__command_relay;

@@ -1,0 +1,277 @@
+/*
+ * The relay of the demo, in a process of its own, and the way to kill it at the worst moment.
+ *
+ * The worst moment is after the receiver has committed and before the relay has settled. To hit it
+ * for certain the demo holds the write lock of orders.db while a slice of the relay is open there:
+ * the relay may still append to billing.db, but it cannot settle. When all of the slice stands in
+ * billing.db, the relay is killed; then the lock is let go.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "cli/demo.h"
+
+#define ORIGIN        "demo"
+#define BUSY_MS       10000
+#define TRY_US        300   /* between two looks */
+#define CATCH_FOR_US  30000 /* without anything in flight: give up for now */
+#define APPEND_MAX_US 3000000
+#define STOP_MAX_US   5000000
+
+extern char **environ;
+
+/* The messages of the slices that the relay of this owner holds now. */
+static const char in_flight[] =
+    "SELECT o.message_id FROM postroom_outbox_claim AS c, json_each(c.ids) AS e"
+    " JOIN postroom_outbox AS o ON o.id = e.value"
+    " WHERE c.reader = 1 AND c.owner = ?1 AND c.lease_until > 0 AND c.seq ="
+    " (SELECT max(seq) FROM postroom_outbox_claim WHERE reader = 1 AND lane = c.lane)";
+
+pr_status pr__demo_relay_open(pr__demo_relay *relay, pr_error *err)
+{
+    TRY(pr__demo_open(relay->orders_path, SQLITE_OPEN_READWRITE, &relay->orders, err));
+    TRY(pr__demo_open(relay->billing_path, SQLITE_OPEN_READWRITE, &relay->billing, err));
+    sqlite3_busy_timeout(relay->billing, BUSY_MS);
+    /* a checkpoint is the store's business */
+    TRY(pr__demo_exec(relay->orders, "PRAGMA wal_autocheckpoint = 0", err));
+    return pr__demo_exec(relay->billing, "PRAGMA wal_autocheckpoint = 0", err);
+}
+
+static void owner_name(const pr__demo_relay *relay, char owner[32])
+{
+    pr__format(owner, 32, "demo relay %u", relay->count);
+}
+
+pr_status pr__demo_relay_start(pr__demo_relay *relay, pr_error *err)
+{
+    char owner[32], rate[32], target[PR__DEMO_PATH_SIZE + 32];
+    posix_spawn_file_actions_t actions;
+    relay->count++;
+    owner_name(relay, owner);
+    pr__format(rate, sizeof(rate), "%.0f", relay->rate);
+    pr__format(target, sizeof(target), PR__DEMO_TRANSPORT "=sqlite:%s", relay->billing_path);
+    const char *arguments[] = {"postroom",
+                               "relay",
+                               "--store",
+                               relay->orders_path,
+                               "--to",
+                               target,
+                               "--lease",
+                               "1s",
+                               "--batch",
+                               "40",
+                               "--rate",
+                               rate,
+                               "--grace",
+                               "3s",
+                               "--owner",
+                               owner,
+                               "--exit-with-parent",
+                               "--verbose",
+                               NULL};
+    char *argv[sizeof(arguments) / sizeof(arguments[0])];
+    memcpy(argv, arguments, sizeof(arguments)); /* posix_spawn takes them without const */
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return pr__fail_nomem(err, ORIGIN);
+    int failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (failed == 0)
+        failed = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, relay->log_path,
+                                                  O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (failed == 0)
+        failed = posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    if (failed == 0)
+        failed = posix_spawn(&relay->pid, "/proc/self/exe", &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) {
+        relay->pid = 0;
+        return pr__fail(err, PR_E_BACKEND, ORIGIN, "cannot start the relay: %s", strerror(failed));
+    }
+    return PR_OK;
+}
+
+/* It must be there until the demo ends it. */
+static pr_status check_alive(pr__demo_relay *relay, pr_error *err)
+{
+    int how = 0;
+    if (waitpid(relay->pid, &how, WNOHANG) != relay->pid)
+        return PR_OK;
+    relay->pid = 0;
+    return pr__fail(err, PR_E_BACKEND, ORIGIN, "the relay ended by itself; see %s",
+                    relay->log_path);
+}
+
+/* What is in flight, into relay->caught. */
+static pr_status find_in_flight(pr__demo_relay *relay, pr_error *err)
+{
+    char owner[32];
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(relay->orders, in_flight, -1, &statement, NULL);
+    owner_name(relay, owner);
+    relay->caught_count = 0;
+    if (result == SQLITE_OK)
+        sqlite3_bind_text(statement, 1, owner, -1, SQLITE_STATIC);
+    while (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
+           relay->caught_count < PR__CAUGHT_MAX)
+        pr__format(relay->caught[relay->caught_count++], PR_UUID_TEXT_SIZE, "%s",
+                   (const char *)sqlite3_column_text(statement, 0));
+    if (sqlite3_finalize(statement) != SQLITE_OK || result != SQLITE_OK)
+        return pr__demo_failed(relay->orders, "cannot read the journal", err);
+    return PR_OK;
+}
+
+/* How many of the caught messages satisfy the query of one id. */
+static pr_status count_caught(pr__demo_relay *relay, sqlite3 *db, const char *sql,
+                              size_t *ret_count, pr_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    size_t count = 0;
+    if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK)
+        return pr__demo_failed(db, "cannot look for messages", err);
+    for (size_t i = 0; i < relay->caught_count; i++) {
+        sqlite3_bind_text(statement, 1, relay->caught[i], -1, SQLITE_STATIC);
+        if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_int64(statement, 0) > 0)
+            count++;
+        sqlite3_reset(statement);
+    }
+    sqlite3_finalize(statement);
+    *ret_count = count;
+    return PR_OK;
+}
+
+/* Holding the lock: wait until the slice stands at the receiver. */
+static pr_status wait_for_append(pr__demo_relay *relay, size_t *ret_arrived, pr_error *err)
+{
+    int64_t until_us = pr__monotonic_us() + APPEND_MAX_US;
+    size_t arrived = 0;
+    do {
+        TRY(count_caught(relay, relay->billing,
+                         "SELECT count(*) FROM postroom_outbox WHERE message_id = ?1", &arrived,
+                         err));
+        if (arrived == relay->caught_count)
+            break;
+        TRY(check_alive(relay, err));
+        pr__sleep_us(TRY_US);
+    } while (pr__monotonic_us() < until_us && !pr__demo_stopped());
+    *ret_arrived = arrived;
+    return PR_OK;
+}
+
+static void kill_now(pr__demo_relay *relay)
+{
+    kill(relay->pid, SIGKILL);
+    while (waitpid(relay->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    relay->pid = 0;
+}
+
+/* With the write lock of orders.db in hand: kill it if something is in flight. */
+static pr_status kill_locked(pr__demo_relay *relay, bool *ret_killed, pr_error *err)
+{
+    size_t arrived = 0;
+    TRY(find_in_flight(relay, err));
+    if (relay->caught_count == 0)
+        return PR_OK;
+    TRY(wait_for_append(relay, &arrived, err));
+    if (arrived == 0)
+        return PR_OK;
+    kill_now(relay);
+    relay->kills++;
+    *ret_killed = true;
+    return PR_OK;
+}
+
+pr_status pr__demo_relay_kill(pr__demo_relay *relay, bool *ret_killed, pr_error *err)
+{
+    int64_t until_us = pr__monotonic_us() + CATCH_FOR_US;
+    *ret_killed = false;
+    do {
+        TRY(check_alive(relay, err));
+        int result = sqlite3_exec(relay->orders, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+        if (result == SQLITE_OK) {
+            pr_status status = kill_locked(relay, ret_killed, err);
+            sqlite3_exec(relay->orders, "ROLLBACK", NULL, NULL, NULL);
+            if (status != PR_OK || *ret_killed)
+                return status;
+        } else if (result != SQLITE_BUSY) {
+            return pr__demo_failed(relay->orders, "cannot lock orders.db", err);
+        }
+        pr__sleep_us(TRY_US);
+    } while (pr__monotonic_us() < until_us && !pr__demo_stopped());
+    return PR_OK;
+}
+
+pr_status pr__demo_relay_recovered(pr__demo_relay *relay, bool *ret_recovered, pr_error *err)
+{
+    size_t settled = 0;
+    TRY(count_caught(relay, relay->orders,
+                     "SELECT count(*) FROM postroom_outbox_state WHERE reader = 1"
+                     " AND message_id = ?1 AND state = 'published'",
+                     &settled, err));
+    *ret_recovered = settled == relay->caught_count;
+    return relay->pid > 0 ? check_alive(relay, err) : PR_OK;
+}
+
+pr_status pr__demo_drained(pr__demo_relay *relay, uint64_t orders, uint64_t *ret_handled,
+                           bool *ret_drained, pr_error *err)
+{
+    int64_t handled = 0, left = 0;
+    *ret_drained = false;
+    TRY(pr__demo_number(relay->billing, "SELECT count(*) FROM invoices", &handled, err));
+    *ret_handled = (uint64_t)handled;
+    if (relay->pid > 0)
+        TRY(check_alive(relay, err));
+    if ((uint64_t)handled < orders)
+        return PR_OK;
+    TRY(pr__demo_number(
+        relay->orders,
+        "SELECT count(*) FROM postroom_outbox_state WHERE reader = 1 AND state <> 'published'",
+        &left, err));
+    if (left > 0)
+        return PR_OK;
+    /* the copies too: duplicates must have met the inbox */
+    TRY(pr__demo_number(
+        relay->billing,
+        "SELECT (SELECT count(*) FROM postroom_outbox_state WHERE state <> 'published')"
+        " + (SELECT count(*) FROM postroom_inbox_parked)",
+        &left, err));
+    *ret_drained = left == 0;
+    return PR_OK;
+}
+
+pr_status pr__demo_relay_stop(pr__demo_relay *relay, pr_error *err)
+{
+    int64_t until_us = pr__monotonic_us() + STOP_MAX_US;
+    int how = 0;
+    if (relay->pid == 0)
+        return PR_OK;
+    kill(relay->pid, SIGTERM);
+    while (pr__monotonic_us() < until_us) {
+        if (waitpid(relay->pid, &how, WNOHANG) == relay->pid) {
+            relay->pid = 0;
+            if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
+                return PR_OK;
+            return pr__fail(err, PR_E_BACKEND, ORIGIN, "the relay did not stop well; see %s",
+                            relay->log_path);
+        }
+        pr__sleep_us(TRY_US);
+    }
+    kill_now(relay);
+    return pr__fail(err, PR_E_BACKEND, ORIGIN, "the relay did not stop when it was asked to");
+}
+
+void pr__demo_relay_done(pr__demo_relay *relay)
+{
+    if (relay->pid > 0)
+        kill_now(relay);
+    sqlite3_close(relay->orders);
+    sqlite3_close(relay->billing);
+}
