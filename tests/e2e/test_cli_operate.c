@@ -1,0 +1,299 @@
+/*
+ * The relay as a program, and what an operator sees and does: status, lists, explain, dead letters,
+ * cancel.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program.h"
+
+#define LOG     "SELECT count(*) FROM postroom_outbox"
+#define STATE   "SELECT count(*) FROM postroom_outbox_state WHERE reader = 1 AND state = "
+#define UNKNOWN "01a22d1f-1ccc-7ba9-89b4-d7b94c7fb226"
+
+/* from.db and to.db, where an endpoint "billing" is subscribed to a type. */
+static void two_stores(folder *here)
+{
+    folder_enter(here);
+    expect(0, "made", "", "migrate", "--store", "from.db");
+    expect(0, "made", "", "migrate", "--store", "to.db");
+    change("to.db",
+           "INSERT INTO postroom_subscription (name, destinations, order_policy, temporary,"
+           " start_id, created_at) VALUES ('billing',"
+           " '[\"local://in/billing\",\"local://topic/urn:message:shop:order-placed\"]',"
+           " 'hold', 0, 0, 0);"
+           "INSERT INTO postroom_outbox_claim SELECT (SELECT max(reader) FROM"
+           " postroom_subscription), lane, seq, kind, token, owner, pos, low, ids, rest,"
+           " suspects, attempt, lease_until, acked, passed, at FROM postroom_outbox_claim"
+           " WHERE reader = 1");
+    setenv("POSTROOM_STORE", "from.db", 1);
+}
+
+static void send_orders(int count)
+{
+    FILE *file = fopen("lines", "wbe");
+    result r;
+    for (int i = 0; i < count; i++)
+        fprintf(
+            file,
+            "{\"type\":\"urn:message:shop:order-placed\",\"key\":\"c-%d\",\"body\":{\"n\":%d}}\n",
+            i % 7, i);
+    fclose(file);
+    run(&r, "send", "--lines", "--file", "lines");
+    check_result(&r, 0, "committed", "", "send");
+    result_done(&r);
+}
+
+static void relay_once_twice(void **state)
+{
+    (void)state;
+    folder here;
+    two_stores(&here);
+    send_orders(1200);
+    expect(0, "1200 published", "", "relay", "--once", "--to", "sqlite:to.db");
+    assert_int_equal(number_of("to.db", LOG), 1200);
+    assert_int_equal(number_of("from.db", STATE "'published'"), 1200);
+    expect(0, "0 published", "", "relay", "--once", "--to", "to.db");
+    expect(0, "\"published\":0", "", "relay", "--once", "--to", "to.db", "--json");
+    assert_int_equal(number_of("to.db", LOG), 1200);
+    /* the same bytes, ids and keys on both sides */
+    change("from.db",
+           "ATTACH 'to.db' AS other; CREATE TABLE same (n); INSERT INTO same SELECT "
+           "count(*) FROM main.postroom_outbox JOIN other.postroom_outbox "
+           "USING (message_id, type, type_version, key, body, content_type, occurred_at)");
+    assert_int_equal(number_of("from.db", "SELECT n FROM same"), 1200);
+    folder_leave(&here);
+}
+
+static void relay_to_nowhere(void **state)
+{
+    (void)state;
+    folder here;
+    two_stores(&here);
+    expect(3, "", "there is no store 'sqlite:gone.db'", "relay", "--once", "--to",
+           "sqlite:gone.db");
+    assert_false(file_exists("gone.db"));
+    write_file("empty.db", "");
+    expect(4, "", "migrate", "relay", "--once", "--to", "empty.db");
+    expect(2, "", "longer than 31 bytes", "relay", "--to",
+           "a-name-that-is-far-too-long-for-a-scheme=to.db");
+    expect(2, "", "", "relay", "--once", "--to", "a=to.db", "--to", "a=to.db");
+    folder_leave(&here);
+}
+
+/* Runs until SIGTERM, settles what it has in hand, says what it did; SIGKILL loses nothing. */
+static void relay_runs_and_drains(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGINT, SIGKILL};
+    for (size_t i = 0; i < COUNT_OF(signals); i++) {
+        folder here;
+        result r;
+        two_stores(&here);
+        send_orders(500);
+        pid_t pid = start(NULL, "relay", "--to", "sqlite:to.db", "--rate", "1000", "--batch", "50",
+                          "--lease", "300ms");
+        wait_number("to.db", LOG, 60);
+        kill(pid, signals[i]);
+        finish_program(pid, &r);
+        if (signals[i] == SIGKILL) {
+            assert_int_equal(r.code, 128 + SIGKILL);
+        } else {
+            check_result(&r, 0, " published", "", "stopped");
+            /* what was delivered is settled, and nothing is leased any more */
+            assert_int_equal(number_of("from.db", STATE "'published'"), number_of("to.db", LOG));
+            assert_int_equal(number_of("from.db", STATE "'publishing'"), 0);
+        }
+        result_done(&r);
+        pid = start(NULL, "relay", "--to", "sqlite:to.db");
+        wait_number("from.db", STATE "'published'", 500);
+        kill(pid, SIGTERM);
+        finish_program(pid, &r);
+        check_result(&r, 0, " published", "", "the rest");
+        result_done(&r);
+        assert_int_equal(
+            number_of("to.db", "SELECT count(DISTINCT message_id) FROM postroom_outbox"), 500);
+        folder_leave(&here);
+    }
+}
+
+static void relay_tells_events(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    two_stores(&here);
+    send_orders(3);
+    run(&r, "relay", "--once", "--to", "to.db", "--verbose");
+    check_result(&r, 0, "3 published", "messaging.outbox.published", "events");
+    assert_null(strstr(r.err, "\"n\":")); /* no body */
+    result_done(&r);
+    send_orders(1);
+    run(&r, "relay", "--once", "--to", "to.db", "--verbose", "--json");
+    check_result(&r, 0, "\"published\":1", "\"event\":\"messaging.outbox.published\"", "events");
+    for (char *line = r.err, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        json_t *event = json_loadb(line, (size_t)(end - line), 0, NULL);
+        assert_non_null(event);
+        json_decref(event);
+    }
+    result_done(&r);
+    folder_leave(&here);
+}
+
+static void status_and_lists(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    char id[64];
+    two_stores(&here);
+    expect(0, "no messages", "", "outbox", "list");
+    send_orders(5);
+    expect(0, NULL, "", "send", "urn:message:shop:late", "{}", "--delay", "1h");
+    run(&r, "status", "--json");
+    check_result(&r, 0, NULL, "", "status");
+    json_t *root = json_loads(r.out, 0, NULL);
+    json_t *outbox = json_object_get(root, "outbox");
+    assert_int_equal(json_integer_value(json_object_get(outbox, "pending")), 5);
+    assert_int_equal(json_integer_value(json_object_get(outbox, "delayed")), 1);
+    assert_int_equal(json_integer_value(json_object_get(outbox, "dead")), 0);
+    json_decref(root);
+    result_done(&r);
+    expect(0, "oldest pending", "", "status");
+    first_id("from.db", id);
+    expect(0, id, "", "outbox", "list", "--limit", "2");
+    expect(0, id, "", "outbox", "list", "--key", "c-0", "--state", "pending");
+    expect(0, "no messages", "", "outbox", "list", "--state", "dead");
+    expect(0, "no messages", "", "outbox", "list", "--type", "urn:message:a:b");
+    expect(0, "delayed", "", "outbox", "list", "--state", "delayed");
+    run(&r, "outbox", "list", "--limit", "2", "--json");
+    root = json_loads(r.out, 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(root, "messages")), 2);
+    const char *next = json_string_value(json_object_get(root, "next"));
+    assert_non_null(next);
+    result_done(&r);
+    run(&r, "outbox", "list", "--limit", "10", "--json", "--after", next);
+    json_t *rest = json_loads(r.out, 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(rest, "messages")), 4);
+    json_decref(rest);
+    json_decref(root);
+    result_done(&r);
+    expect(2, "", "cursor", "outbox", "list", "--after", "xyzzy");
+    folder_leave(&here);
+}
+
+static void show_and_explain(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    char id[64];
+    two_stores(&here);
+    send_orders(1);
+    first_id("from.db", id);
+    expect(0, "{\"n\":0}", "", "outbox", "show", id);
+    expect(0, "pending", "", "explain", id);
+    run(&r, "outbox", "show", id, "--json");
+    json_t *root = json_loads(r.out, 0, NULL);
+    json_t *message = json_array_get(json_object_get(root, "messages"), 0);
+    assert_string_equal(json_string_value(json_object_get(message, "message_id")), id);
+    assert_string_equal(json_string_value(json_object_get(message, "body")), "{\"n\":0}");
+    json_decref(root);
+    result_done(&r);
+    expect(0, "1 published", "", "relay", "--once", "--to", "to.db");
+    expect(0, "published", "", "explain", id);
+    expect(0, "\"state\":\"published\"", "", "explain", id, "--json");
+    expect(3, "", UNKNOWN, "explain", UNKNOWN);
+    expect(3, "", UNKNOWN, "outbox", "show", UNKNOWN);
+    expect(3, "", UNKNOWN, "dead", "show", UNKNOWN);
+    expect(4, "", "is published, not dead", "dead", "show", id);
+    /* what comes out of a database must not steer the terminal */
+    expect(0, NULL, "", "send", "urn:message:a:b", "x", "--key", "\x1b]0;pwned\x07");
+    run(&r, "outbox", "list");
+    assert_null(strchr(r.out, '\x1b'));
+    result_done(&r);
+    folder_leave(&here);
+}
+
+/* Nobody wants the type: refused, dead without retries; then redriven, discarded. */
+static void dead_letters(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    char id[64];
+    two_stores(&here);
+    expect(0, NULL, "", "send", "urn:message:shop:unwanted", "{}", "--key", "k");
+    first_id("from.db", id);
+    expect(5, "0 published, 1 failed", "1 messages were not published", "relay", "--once", "--to",
+           "to.db");
+    expect(0, id, "", "outbox", "list", "--state", "failed");
+    expect(0, "failed", "", "explain", id);
+    expect(4, "", "", "dead", "redrive", id, "--reason", "too early");
+    expect(4, "", "", "dead", "discard", id, "--reason", "too early");
+    change("from.db", "UPDATE postroom_outbox_parked SET next_attempt_at = 0");
+    expect(5, NULL, NULL, "relay", "--once", "--to", "to.db", "--retry-max", "0");
+    expect(0, id, "", "dead", "list");
+    expect(0, id, "", "dead", "list", "--type", "urn:message:shop:unwanted", "--box", "outbox");
+    expect(0, "no messages", "", "dead", "list", "--box", "inbox");
+    expect(0, id, "", "dead", "show", id);
+    expect(0, "1 would be redriven", "", "dead", "redrive", "--dry-run");
+    assert_int_equal(number_of("from.db", STATE "'dead'"), 1);
+    expect(0, "1 redriven", "", "dead", "redrive", id, "--reason", "mended", "--who", "tester");
+    assert_int_equal(number_of("from.db", STATE "'pending'"), 1);
+    assert_int_equal(number_of("from.db", "SELECT count(*) FROM postroom_audit WHERE who = 'tester'"
+                                          " AND reason = 'mended'"),
+                     1);
+    expect(4, "", id, "dead", "redrive", id, "--reason", "again");
+    expect(3, "", UNKNOWN, "dead", "redrive", UNKNOWN, "--reason", "r");
+    expect(3, "", UNKNOWN, "dead", "discard", UNKNOWN, "--reason", "r");
+    expect(5, NULL, NULL, "relay", "--once", "--to", "to.db", "--retry-max", "0");
+    expect(0, "discarded", "", "dead", "discard", id, "--reason", "of no use");
+    expect(0, "no messages", "", "dead", "list");
+    /* more than one at a time only when it is confirmed */
+    for (int i = 0; i < 3; i++)
+        expect(0, NULL, "", "send", "urn:message:shop:unwanted", "{}");
+    expect(5, NULL, NULL, "relay", "--once", "--to", "to.db", "--retry-max", "0");
+    expect(2, "", "would redrive 3 messages; repeat with --yes", "dead", "redrive", "--reason",
+           "r");
+    expect(0, "2 redriven", "", "dead", "redrive", "--reason", "r", "--yes", "--limit", "2");
+    expect(0, "\"count\":1", "", "dead", "redrive", "--reason", "r", "--json");
+    run(&r, "status", "--json");
+    assert_non_null(strstr(r.out, "\"dead\":0"));
+    result_done(&r);
+    folder_leave(&here);
+}
+
+static void cancel_a_delayed_one(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    char id[64];
+    two_stores(&here);
+    run(&r, "send", "urn:message:shop:order-placed", "{}", "--delay", "1h");
+    assert_int_equal(r.code, 0);
+    snprintf(id, sizeof(id), "%.36s", r.out);
+    result_done(&r);
+    expect(0, "delayed", "", "explain", id);
+    expect(0, "0 published", "", "relay", "--once", "--to", "to.db");
+    expect(0, "cancelled", "", "cancel", id, "--reason", "changed my mind");
+    expect(3, "", id, "cancel", id, "--reason", "again");
+    expect(0, NULL, "", "send", "urn:message:shop:order-placed", "{}");
+    first_id("from.db", id);
+    expect(4, "", id, "cancel", id, "--reason", "too late");
+    expect(3, "", UNKNOWN, "cancel", UNKNOWN, "--reason", "r", "--json");
+    folder_leave(&here);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(relay_once_twice),      cmocka_unit_test(relay_to_nowhere),
+        cmocka_unit_test(relay_runs_and_drains), cmocka_unit_test(relay_tells_events),
+        cmocka_unit_test(status_and_lists),      cmocka_unit_test(show_and_explain),
+        cmocka_unit_test(dead_letters),          cmocka_unit_test(cancel_a_delayed_one),
+    };
+    return RUN_TESTS(tests);
+}
