@@ -225,7 +225,8 @@ PR_API pr_transport *pr_transport_free(pr_transport *transport);
  *
  * Shape   ret_deliveries[0..*ret_count), *ret_count <= max; 0 is success.
  * Owner   each delivery's message is borrowed until it is settled.
- * Errors  INVALID. BACKEND: what was in hand is stale; call again.
+ * Errors  INVALID. BACKEND: what was in hand may be stale; call again. NOT_FOUND: a temporary
+ *         subscription that expired; subscribe again.
  * Thread  the subscription's.
  * Since   0.1
  */
@@ -238,7 +239,8 @@ PR_API PR_MUST_CHECK pr_status pr_subscription_receive(pr_subscription *subscrip
  * Settle one delivery.
  *
  * Units   requeue_delay_ms: for REQUEUE, milliseconds, a hint.
- * Errors  INVALID. FENCED: a stale tag; it comes, or came, again. BACKEND.
+ * Errors  INVALID. FENCED: a stale tag; it comes, or came, again. BACKEND, BUSY: the verdict may
+ *         be repeated; where it is collected it stands, and is tried again by the next call.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_subscription_settle(pr_subscription *subscription, uint64_t tag,

@@ -337,6 +337,19 @@ static uint32_t hand_out(database_subscription *self, pr_delivery *ret_deliverie
     return count;
 }
 
+/* One look: hand out what may go, else settle, renew, claim. */
+static pr_status look(database_subscription *self, pr_delivery *ret_deliveries, size_t max,
+                      size_t *ret_count, bool *ret_progress, pr_error *err)
+{
+    bool lost = false;
+    TRY(restore(self, err));
+    TRY(keep_reader(self, err));
+    TRY(renew_older(self, 3, &lost, err)); /* what has run out is not handed out */
+    *ret_count = hand_out(self, ret_deliveries, max);
+    return *ret_count > 0 ? PR_OK : advance(self, ret_progress, err);
+}
+
+/* A busy database is nothing to tell: it is as if nothing had come, and verdicts wait. */
 static pr_status database_receive(pr_subscription *subscription, int64_t timeout_ms,
                                   pr_delivery *ret_deliveries, size_t max, size_t *ret_count,
                                   pr_error *err)
@@ -345,18 +358,18 @@ static pr_status database_receive(pr_subscription *subscription, int64_t timeout
     int64_t wait_ms = timeout_ms < INT32_MAX ? timeout_ms : INT32_MAX;
     int64_t deadline_us = pr__monotonic_us() + wait_ms * 1000;
     for (;;) {
-        bool lost = false;
+        pr_error fault = PR_ERROR_INIT;
         bool progress = false;
-        TRY(restore(self, err));
-        TRY(keep_reader(self, err));
-        TRY(renew_older(self, 3, &lost, err)); /* what has run out is not handed out */
-        *ret_count = hand_out(self, ret_deliveries, max);
+        pr_status status = look(self, ret_deliveries, max, ret_count, &progress, &fault);
+        if (status != PR_OK && status != PR_E_BUSY) {
+            pr__error_copy(err, &fault);
+            return status;
+        }
         if (*ret_count > 0)
             return PR_OK;
-        TRY(advance(self, &progress, err));
-        if (progress)
-            continue;
         int64_t left_us = deadline_us - pr__monotonic_us();
+        if (progress && status == PR_OK)
+            continue;
         if (left_us <= 0)
             return PR_OK;
         int64_t nap_us = now_of(self) < self->busy_until_us ? BUSY_US : IDLE_US;
@@ -392,22 +405,32 @@ static pr_status database_settle(pr_subscription *subscription, uint64_t tag, pr
                     "the tag is stale: its delivery was settled, or comes again");
 }
 
+static pr_status keep_all(database_subscription *self, bool *ret_lost, pr_error *err)
+{
+    TRY(restore(self, err));
+    TRY(keep_reader(self, err));
+    TRY(renew_older(self, 4, ret_lost, err));
+    /* a settle that failed is tried again */
+    for (uint32_t i = self->holding_count; i-- > 0;) {
+        if (pr__holding_complete(&self->holdings[i]))
+            TRY(settle_holding(self, i, /* claim= */ false, NULL, NULL, err));
+    }
+    return PR_OK;
+}
+
 static pr_status database_keep(pr_subscription *subscription, pr_error *err)
 {
     database_subscription *self = self_of(subscription);
+    pr_error fault = PR_ERROR_INIT;
     bool lost = false;
-    TRY(restore(self, err));
-    TRY(keep_reader(self, err));
-    TRY(renew_older(self, 4, &lost, err));
-    for (uint32_t i = 0; i < self->holding_count; i++) {
-        /* a settle that failed is tried again; so is what was decided without being handed out */
-        if (pr__holding_complete(&self->holdings[i]))
-            return settle_holding(self, i, /* claim= */ false, NULL, NULL, err);
-    }
+    pr_status status = keep_all(self, &lost, &fault);
     if (lost)
         return pr__fail(err, PR_E_FENCED, ORIGIN,
                         "a lease ran out and was taken over; its deliveries come again");
-    return PR_OK;
+    if (status == PR_E_BUSY) /* the next call tries again; a lease that is lost is told then */
+        return PR_OK;
+    pr__error_copy(err, &fault);
+    return status;
 }
 
 static void database_subscription_free(pr_subscription *subscription)
