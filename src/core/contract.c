@@ -68,16 +68,13 @@ static size_t media_size(const char *content_type)
     return size;
 }
 
-/* ASCII alone, in any locale. */
-static int lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
-}
-
+/* ASCII letters alone, in any locale. */
 static bool same_letters(const char *a, const char *b, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        if (lower(a[i]) != lower(b[i]))
+        char x = a[i] >= 'A' && a[i] <= 'Z' ? (char)(a[i] - 'A' + 'a') : a[i];
+        char y = b[i] >= 'A' && b[i] <= 'Z' ? (char)(b[i] - 'A' + 'a') : b[i];
+        if (x != y)
             return false;
     }
     return true;

@@ -389,22 +389,45 @@ static int64_t idle_ms(const pr_endpoint *endpoint, int64_t now_us)
     return wait_ms;
 }
 
+/* May the transport be asked now? Subscribes where that is due. */
+static pr_status reach_transport(pr_endpoint *endpoint, int64_t now_us, bool *ret_reached,
+                                 pr_error *err)
+{
+    *ret_reached = false;
+    if (now_us < endpoint->subscribe_at_us)
+        return PR_OK;
+    if (!endpoint->subscription)
+        TRY(subscribe(endpoint, err));
+    *ret_reached = endpoint->work_count < endpoint->opt.prefetch;
+    return PR_OK;
+}
+
 /* Nothing is ready: see what the transport has. It waits there, not here. */
 static pr_status step_idle(pr_endpoint *endpoint, int64_t now_us, int64_t *ret_wait_ms,
                            pr_error *err)
 {
     int64_t wait_ms = idle_ms(endpoint, now_us);
-    bool may_ask = now_us >= endpoint->subscribe_at_us;
-    if (!endpoint->subscription && may_ask)
-        TRY(subscribe(endpoint, err));
-    if (!endpoint->subscription || !may_ask || endpoint->work_count == endpoint->opt.prefetch) {
-        *ret_wait_ms = wait_ms;
-        return PR_OK;
-    }
+    bool reached;
     size_t count;
+    *ret_wait_ms = wait_ms;
+    TRY(reach_transport(endpoint, now_us, &reached, err));
+    if (!reached)
+        return PR_OK;
     pr_status status = receive(endpoint, wait_ms, &count, err);
     *ret_wait_ms = status == PR_OK ? 0 : endpoint->opt.poll_ms;
     return status;
+}
+
+/* A retry was served last: deliveries that wait over there come before the next one. A transport
+   that fails was told to the observer, and keeps no retry waiting. */
+static void fetch_between_retries(pr_endpoint *endpoint, int64_t now_us)
+{
+    bool reached;
+    size_t count;
+    if (reach_transport(endpoint, now_us, &reached, NULL) == PR_OK && reached) {
+        pr_status ignored = receive(endpoint, /* timeout_ms= */ 0, &count, NULL);
+        (void)ignored;
+    }
 }
 
 static bool retry_ready(const pr_endpoint *endpoint, int64_t now_us)
@@ -417,8 +440,13 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
     int64_t now_us = pr__endpoint_now_us(endpoint);
     TRY(keep(endpoint, now_us, err));
     uint32_t index = next_ready(endpoint, now_us);
-    bool have_delivery = index < endpoint->work_count;
     bool look = !endpoint->retry && now_us >= endpoint->retry_look_us;
+    if (index == endpoint->work_count && !endpoint->retry_turn &&
+        (look || retry_ready(endpoint, now_us))) {
+        fetch_between_retries(endpoint, now_us);
+        index = next_ready(endpoint, now_us);
+    }
+    bool have_delivery = index < endpoint->work_count;
     if (look && (endpoint->retry_turn || !have_delivery)) {
         pr_error local = PR_ERROR_INIT;
         pr_status status = look_for_retry(endpoint, now_us, &local);
@@ -428,10 +456,9 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
             return status;
         }
     }
-    bool have_retry = retry_ready(endpoint, now_us);
-    if (have_retry && (endpoint->retry_turn || !have_delivery))
+    if (retry_ready(endpoint, now_us) && (endpoint->retry_turn || !have_delivery))
         return try_one(endpoint, /* retry= */ true, 0, err);
-    endpoint->retry_turn = true; /* the next look, or the next due row, comes after this delivery */
+    endpoint->retry_turn = true; /* the next due row comes after this delivery */
     if (have_delivery)
         return try_one(endpoint, /* retry= */ false, index, err);
     return step_idle(endpoint, now_us, ret_wait_ms, err);
