@@ -3,6 +3,7 @@
 #
 #   run.sh PROGRAM EXPECTED
 set -u
+program=$(realpath "$1") || exit 1
 folder=$(mktemp -d "${TMPDIR:-/tmp}/postroom-example.XXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
 program=$(realpath "$1") expected=$(realpath "$2") || exit 1
