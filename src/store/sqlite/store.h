@@ -93,7 +93,7 @@ pr_status pr__sqlite_claim(pr_store *store, const pr__claim_options *opt, pr__ba
 pr_status pr__sqlite_settle(pr_store *store, pr__batch *batch, const pr__claim_options *next,
                             pr__settle_report *ret_report, pr__batch **ret_next, pr_error *err);
 pr_status pr__sqlite_renew(pr_store *store, pr__batch *batch, int64_t lease_ms, pr_error *err);
-/* parked.c */
+/* parked_claim.c, delayed.c */
 pr_status pr__sqlite_claim_parked(pr_store *store, const pr__claim_options *opt,
                                   pr__batch **ret_batch, pr_error *err);
 pr_status pr__sqlite_parked_due(pr_store *store, int64_t reader, int64_t *ret_next_ms,

@@ -1,0 +1,18 @@
+/*
+ * Readers of the log: who they are, what they take, in which order policy.
+ */
+#ifndef PR_STORE_SQLITE_READER_H
+#define PR_STORE_SQLITE_READER_H
+
+#include "store/sqlite/store.h"
+
+/* The reader's order policy; its filter is kept in store->filter. NOT_FOUND: it is gone, or a
+   temporary one has expired. Inside a transaction, so that a dropped reader claims nothing. */
+pr_status pr__sqlite_reader_load(pr__sqlite_store *store, int64_t reader, pr_order *ret_order,
+                                 pr_error *err);
+
+/* Is a row of the log meant for the reader that was loaded last? destination may be NULL. */
+bool pr__sqlite_reader_takes(const pr__sqlite_store *store, const char *destination,
+                             const char *type);
+
+#endif
