@@ -51,46 +51,48 @@ static void owner_name(const pr__demo_relay *relay, char owner[32])
     pr__format(owner, 32, "demo relay %u", relay->count);
 }
 
-pr_status pr__demo_relay_start(pr__demo_relay *relay, pr_error *err)
+/* A process group of its own: Ctrl-C is for the demo, which then ends it. */
+static int spawn(pr__demo_relay *relay, char *const *argv)
 {
-    char owner[32], rate[32], target[PR__DEMO_PATH_SIZE + 32];
     posix_spawn_file_actions_t actions;
-    relay->count++;
-    owner_name(relay, owner);
-    pr__format(rate, sizeof(rate), "%.0f", relay->rate);
-    pr__format(target, sizeof(target), PR__DEMO_TRANSPORT "=sqlite:%s", relay->billing_path);
-    const char *arguments[] = {"postroom",
-                               "relay",
-                               "--store",
-                               relay->orders_path,
-                               "--to",
-                               target,
-                               "--lease",
-                               "1s",
-                               "--batch",
-                               "40",
-                               "--rate",
-                               rate,
-                               "--grace",
-                               "3s",
-                               "--owner",
-                               owner,
-                               "--exit-with-parent",
-                               "--verbose",
-                               NULL};
-    char *argv[sizeof(arguments) / sizeof(arguments[0])];
-    memcpy(argv, arguments, sizeof(arguments)); /* posix_spawn takes them without const */
+    posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&actions) != 0)
-        return pr__fail_nomem(err, ORIGIN);
-    int failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+        return ENOMEM;
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return ENOMEM;
+    }
+    int failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    if (failed == 0)
+        failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (failed == 0)
         failed = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, relay->log_path,
                                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (failed == 0)
         failed = posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     if (failed == 0)
-        failed = posix_spawn(&relay->pid, "/proc/self/exe", &actions, NULL, argv, environ);
+        failed = posix_spawn(&relay->pid, "/proc/self/exe", &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+pr_status pr__demo_relay_start(pr__demo_relay *relay, pr_error *err)
+{
+    char owner[32], rate[32], parent[32], target[PR__DEMO_PATH_SIZE + 32];
+    relay->count++;
+    owner_name(relay, owner);
+    pr__format(rate, sizeof(rate), "%.0f", relay->rate);
+    pr__format(parent, sizeof(parent), "%d", (int)getpid());
+    pr__format(target, sizeof(target), PR__DEMO_TRANSPORT "=sqlite:%s", relay->billing_path);
+    const char *arguments[] = {"postroom", "relay", "--store",   relay->orders_path,
+                               "--to",     target,  "--lease",   "1s",
+                               "--batch",  "40",    "--rate",    rate,
+                               "--grace",  "3s",    "--owner",   owner,
+                               "--parent", parent,  "--verbose", NULL};
+    char *argv[sizeof(arguments) / sizeof(arguments[0])];
+    memcpy(argv, arguments, sizeof(arguments)); /* posix_spawn takes them without const */
+    int failed = spawn(relay, argv);
     if (failed != 0) {
         relay->pid = 0;
         return pr__fail(err, PR_E_BACKEND, ORIGIN, "cannot start the relay: %s", strerror(failed));

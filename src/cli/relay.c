@@ -32,7 +32,7 @@ typedef struct relay_values {
     const char *owner;
     bool once;
     bool verbose;
-    bool exit_with_parent;
+    int64_t parent;
     int64_t lease_ms;
     int64_t batch;
     double rate;
@@ -86,8 +86,8 @@ static const pr__option options[] = {
      offsetof(relay_values, grace_ms), 1, 0, NULL},
     {"owner", PR__OPTION_TEXT, "NAME", "who it is for explain (default: host and process id)",
      offsetof(relay_values, owner), 0, 0, NULL},
-    {"exit-with-parent", PR__OPTION_FLAG, NULL, "stop when the process that started it is gone",
-     offsetof(relay_values, exit_with_parent), 0, 0, NULL},
+    {"parent", PR__OPTION_COUNT, "PID", "stop when this process, which started it, is gone",
+     offsetof(relay_values, parent), 1, 0, NULL},
     {"verbose", PR__OPTION_FLAG, NULL, "say on standard error what happens, a line an event",
      offsetof(relay_values, verbose), 0, 0, NULL},
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
@@ -269,9 +269,9 @@ static pr__exit carry(pr__cli *cli, const relay_values *values, carrier *of)
     uint64_t published = 0;
     running = of->relay;
     watch_signals(on_signal);
-    if (values->exit_with_parent) {
+    if (values->parent != PR__UNSET) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() == 1) /* it was gone before */
+        if (getppid() != (pid_t)values->parent) /* it was gone before */
             pr_relay_stop(of->relay);
     }
     pr_status status = values->once ? pr_relay_run_once(of->relay, &published, &err)
