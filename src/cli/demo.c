@@ -359,7 +359,7 @@ static void print_json(const demo *of, const pr__check *check)
     pr__json_text(&json, of->folder);
     if (of->elapsed_us > 0) {
         pr__json_key(&json, "seconds");
-        pr__json_double(&json, (double)(of->elapsed_us / 10000) / 100);
+        pr__json_double(&json, (double)of->elapsed_us / 1e6);
         pr__json_key(&json, "relay_kills");
         pr__json_uint(&json, of->relay.kills);
     }

@@ -27,8 +27,6 @@
 #define APPEND_MAX_US 3000000
 #define STOP_MAX_US   5000000
 
-extern char **environ;
-
 /* The messages of the slices that the relay of this owner holds now. */
 static const char in_flight[] =
     "SELECT o.message_id FROM postroom_outbox_claim AS c, json_each(c.ids) AS e"

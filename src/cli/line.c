@@ -155,7 +155,7 @@ static pr_status read_body(reading *to, const field *of, json_t *value, pr_error
                         of->name);
     to->body_given = true;
     if (of->kind == FIELD_BODY) {
-        const char *text;
+        const char *text = "";
         TRY(text_of_value(to, of->name, value, &text, &size, err));
         message->body = text;
         to->body_content_type = "application/json";
@@ -183,7 +183,7 @@ static pr_status read_body(reading *to, const field *of, json_t *value, pr_error
 static pr_status read_instant(reading *to, const field *of, json_t *value, pr_error *err)
 {
     int64_t *at = (void *)((char *)to->message + of->offset);
-    const char *text;
+    const char *text = "";
     TRY(text_value(of->name, value, &text, err));
     if (of->kind == FIELD_INSTANT) {
         if (!pr__instant_parse(text, strlen(text), at))
@@ -201,8 +201,8 @@ static pr_status read_instant(reading *to, const field *of, json_t *value, pr_er
 
 static pr_status read_field(reading *to, const field *of, json_t *value, pr_error *err)
 {
-    const char *text;
-    size_t size;
+    const char *text = "";
+    size_t size = 0;
     if (json_is_null(value) && of->kind != FIELD_BODY)
         return PR_OK; /* as if it were not there: what `show --json` writes */
     switch (of->kind) {

@@ -73,7 +73,7 @@ static pr_status open_scratch(const migrate_values *values, char folder[64], cha
                               pr_store **ret_store, pr_error *err)
 {
     const char *temporary = getenv("TMPDIR");
-    if (pr__text_empty(temporary) || strlen(temporary) > 40)
+    if (!temporary || temporary[0] == '\0' || strlen(temporary) > 40)
         temporary = "/tmp";
     pr__format(folder, 64, "%s/postroom-XXXXXX", temporary);
     if (!mkdtemp(folder)) {
@@ -128,19 +128,21 @@ static void report(pr__cli *cli, const migrate_values *values, const pr_migrate_
 }
 
 /* The whole of --print; `store` is the real one, or an empty one in its place. */
-static pr_status print_all(pr__cli *cli, pr_store *store, pr_migrate_options *opt, pr_error *err)
+static pr_status print_all(pr__cli *cli, pr_store *store, const pr_migrate_options *given,
+                           pr_error *err)
 {
+    pr_migrate_options opt = *given;
     printer to = {.cli = cli, .buffer = PR_BUFFER_INIT};
     pr_migrate_report done = {.size = (uint32_t)sizeof(done)};
     pr__json_init(&to.json, &to.buffer);
-    opt->print = print_statement;
-    opt->user = &to;
+    opt.print = print_statement;
+    opt.user = &to;
     if (cli->json) {
         pr__json_object_begin(&to.json);
         pr__json_key(&to.json, "statements");
         pr__json_array_begin(&to.json);
     }
-    pr_status status = pr_store_migrate(store, opt, &done, err);
+    pr_status status = pr_store_migrate(store, &opt, &done, err);
     if (cli->json && status == PR_OK) {
         pr__json_array_end(&to.json);
         pr__json_object_end(&to.json);

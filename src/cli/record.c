@@ -60,7 +60,7 @@ void pr__record_row(pr__table *table, pr__record_view view, const pr_record *rec
 static void print_field(pr__cli *cli, const char *name, const char *text)
 {
     char safe[PR_ERROR_TEXT_SIZE_MAX + 1];
-    if (pr__text_empty(text))
+    if (!text || text[0] == '\0')
         return;
     pr__one_line(safe, sizeof(safe), text, strlen(text));
     pr__print(cli, "%-16s %s", name, safe);

@@ -263,8 +263,11 @@ pr__exit pr__send_lines_run(pr__cli *cli, pr_store *store, const pr__send_lines 
     to.batch.max = (size_t)opt->batch;
     to.batch.messages = pr__alloc_array(to.batch.max, sizeof(pr_message));
     to.batch.lines = pr__alloc_array(to.batch.max, sizeof(uint64_t));
-    pr_status status = to.batch.messages && to.batch.lines ? batch_reset(&to.batch, &err)
-                                                           : pr__fail_nomem(&err, ORIGIN);
+    if (!to.batch.messages || !to.batch.lines) {
+        batch_done(&to.batch);
+        return pr__report(cli, PR__EXIT_FAILED, "no-memory", "out of memory; lower --batch");
+    }
+    pr_status status = batch_reset(&to.batch, &err);
     pr__line_reader_init(&reader, opt->fd, (size_t)opt->body_size_max * LINE_FACTOR + LINE_EXTRA);
     watch_signals();
     if (status == PR_OK)
