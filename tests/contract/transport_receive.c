@@ -240,6 +240,18 @@ void case_stale_tags_are_fenced(void **state)
     settle(billing, held[1].tag, PR_VERDICT_ACK);
     settle_fenced(billing, held[1].tag, "settled before, the last");
     receive_nothing(fix, billing);
+
+    /* two that have gone the same way: a tag is of one subscription */
+    pr_subscription *pair[2] = {subscribe(fix, transport_at(fix, 0), "mail", 0),
+                                subscribe(fix, transport_at(fix, 1), "stock", 0)};
+    post *both = post_to(fix, "topic/" TYPE_PLACED, NULL);
+    publish(fix, transport_at(fix, 0), both, 1, PR_SUBMIT_CONFIRMED);
+    receive_exactly(fix, pair[0], &held[0], 1);
+    receive_exactly(fix, pair[1], &held[1], 1);
+    settle_fenced(pair[0], held[1].tag, "of the second");
+    settle_fenced(pair[1], held[0].tag, "of the first");
+    settle(pair[0], held[0].tag, PR_VERDICT_ACK);
+    settle(pair[1], held[1].tag, PR_VERDICT_ACK);
 }
 
 /* One of a key in hand at most, and in order, whatever is requeued on the way. */
