@@ -1,7 +1,7 @@
 /*
- * The database transport killed on both sides of each of its commits: a message that was confirmed is
- * there once, one that was not may be sent again; a verdict that was committed stands, one that was
- * not brings its delivery again, marked.
+ * The database transport killed on both sides of each of its commits: a message that was confirmed
+ * is there once, one that was not may be sent again; a verdict that was committed stands, one that
+ * was not brings its delivery again, marked.
  *
  * The child opens its own connections; the parent has none open when it forks.
  */
