@@ -63,7 +63,7 @@ typedef struct pr_list_options {
     const char *destination; /* NULL = any */
     const char *key;         /* NULL = any */
     const char *consumer;    /* inbox; NULL = any */
-    int64_t reader;          /* outbox; 0 = the relay */
+    int64_t reader;          /* outbox; 0 = the relay; of BOTH: every reader */
     const char *after;       /* cursor of the page before; NULL = from the oldest */
 } pr_list_options;
 
@@ -145,7 +145,7 @@ PR_API PR_MUST_CHECK pr_status pr_operations_list(pr_store *store, const pr_list
 
 /**
  * Show what stands of one message id, body included: its row in the log or parked, and every parked
- * row of a consumer.
+ * row and mark of a consumer.
  *
  * Errors  NOT_FOUND. INVALID, BACKEND.
  * Since   0.1

@@ -109,7 +109,7 @@ static pr_status check_list(pr_list_options *opt, pr_error *err)
                         "the outbox has readers, no consumers; filter by reader");
     if (opt->reader < 0)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "reader %lld is none", (long long)opt->reader);
-    if (opt->reader == 0)
+    if (opt->reader == 0 && opt->box != PR_BOX_BOTH)
         opt->reader = PR_READER_RELAY;
     TRY(check_filter(opt->type, opt->destination, opt->consumer, err));
     TRY(check_text(opt->key, "the key", PR_ID_SIZE_MAX, err));

@@ -1,0 +1,395 @@
+/*
+ * Lists: a page of the outbox, of an inbox, or of what failed in both, found by key.
+ *
+ * Owns: which rows make a page and in which order, and the cursor.
+ * Invariant: a page is read in one snapshot and handed over after it; a cursor names the last row
+ * that was handed over, so that rows which come or go neither shift nor repeat a page.
+ * Must not know: what a record holds; that is record.c's.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "port/state.h"
+#include "store/sqlite/operations.h"
+#include "store/sqlite/record.h"
+
+#define ORIGIN       "sqlite.list"
+#define CURSOR_PARTS 3
+
+/* Where a row stands in the order of its list. The kind says which rows are meant by a, b and c. */
+typedef enum position_kind {
+    AT_LOG = 'o',     /* a: id in the log */
+    AT_DELAYED = 'd', /* a: id of a delayed one */
+    AT_INBOX = 'i',   /* a: place */
+    AT_MARK = 'm',    /* a: processed_at; b: how many of that instant were given */
+    AT_BOTH = 'b'     /* a: occurred_at; b: box; c: place. reader and log_id lead to the row */
+} position_kind;
+
+typedef struct position {
+    position_kind kind;
+    int64_t part[CURSOR_PARTS];
+    int64_t reader, log_id;
+} position;
+
+typedef struct page_lister {
+    pr__sqlite_store *store;
+    const pr_list_options *opt;
+    const char *state;     /* NULL = any */
+    const char *transport; /* the default one: what a row without destination goes to */
+    pr__arena *arena;
+    pr__records records;
+    position after;      /* kind 0: from the oldest */
+    position *positions; /* opt->limit + 1 of them fit */
+    uint32_t count;
+} page_lister;
+
+/* ?1 reader, ?2 after, ?3 state, ?4 type, ?5 destination, ?6 key, ?7 transport, ?8 limit */
+#define LIST_FORMAT "iittttti"
+#define LIST_ARGUMENTS(lister, reader, after)                                                      \
+    (reader), (after), (lister)->state, (lister)->opt->type, (lister)->opt->destination,           \
+        (lister)->opt->key, (lister)->transport, (int64_t)((lister)->opt->limit + 1)
+
+#define MATCHES                                                                                    \
+    "(?4 IS NULL OR t.type = ?4) AND (?6 IS NULL OR t.key = ?6) "                                  \
+    "AND (?5 IS NULL OR coalesce(t.destination, ?7 || '://topic/' || t.type) = ?5) "
+
+static const char sql_parked[] =
+    "SELECT t.log_id FROM {p}_outbox_parked AS t WHERE t.reader = ?1 AND t.log_id > ?2 "
+    "AND (?3 IS NULL OR " PR__PARKED_STATE " = ?3) AND " MATCHES "ORDER BY t.log_id LIMIT ?8";
+
+/* Rows of the log by the view: its states, in the order of the log. */
+static const char sql_log[] =
+    "SELECT t.log_id FROM {p}_outbox_state AS t WHERE t.reader = ?1 AND t.log_id > ?2 "
+    "AND t.state <> 'delayed' AND (?3 IS NULL OR t.state = ?3) AND (?4 IS NULL OR t.type = ?4) "
+    "AND (?6 IS NULL OR (SELECT key FROM {p}_outbox AS k WHERE k.id = t.log_id) = ?6) "
+    "AND (?5 IS NULL OR coalesce(t.destination, ?7 || '://topic/' || t.type) = ?5) "
+    "ORDER BY t.log_id LIMIT ?8";
+
+/* The open slices, out of the journal: no scan of the log. */
+static const char sql_open[] =
+    "WITH RECURSIVE lane (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM lane WHERE n + 1 < "
+    "(SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'lanes')) "
+    "SELECT t.id FROM lane JOIN {p}_outbox_claim AS j ON j.reader = ?1 AND j.lane = lane.n "
+    "AND j.seq = (SELECT max(seq) FROM {p}_outbox_claim WHERE reader = ?1 AND lane = lane.n) "
+    "JOIN json_each(j.ids) AS open JOIN {p}_outbox AS t ON t.id = open.value "
+    "WHERE ?3 = 'publishing' AND t.id > ?2 AND " MATCHES "ORDER BY t.id LIMIT ?8";
+
+/* The oldest row of any lane that is not settled; the rows before it are not pending. */
+static const char sql_first_unsettled[] =
+    "WITH RECURSIVE lane (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM lane WHERE n + 1 < "
+    "(SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'lanes')) "
+    "SELECT min((SELECT min(o.id) FROM {p}_outbox AS o WHERE o.lane = lane.n AND o.id >= "
+    "coalesce((SELECT low FROM {p}_outbox_claim WHERE reader = ?1 AND lane = lane.n "
+    "ORDER BY seq DESC LIMIT 1), 0))) FROM lane";
+
+/* As above, ?9 consumer */
+static const char sql_inbox[] =
+    "SELECT t.place FROM {p}_inbox_parked AS t WHERE t.place > ?2 "
+    "AND (?9 IS NULL OR t.consumer = ?9) AND (?3 IS NULL OR " PR__PARKED_STATE " = ?3) "
+    "AND ?1 IS NOT NULL AND " MATCHES "ORDER BY t.place LIMIT ?8";
+
+static const char sql_marks[] =
+    "SELECT tenant, consumer, message_id, processed_at FROM {p}_inbox "
+    "WHERE processed_at >= ?1 AND (?2 IS NULL OR consumer = ?2) "
+    "ORDER BY processed_at, tenant, consumer, message_id LIMIT ?3 OFFSET ?4";
+
+/* ?10 occurred_at, ?11 box, ?12 place of the last one; reader 0: every reader's */
+static const char sql_both[] =
+    "SELECT occurred_at, box, place, reader, log_id FROM ("
+    "SELECT t.occurred_at, 1 AS box, t.place, t.reader, t.log_id FROM {p}_outbox_parked AS t "
+    "WHERE (?1 = 0 OR t.reader = ?1) AND t.reader <> 0 AND ?2 IS NOT NULL AND ?9 IS NULL "
+    "AND " PR__PARKED_STATE " = ?3 AND " MATCHES "UNION ALL "
+    "SELECT t.occurred_at, 2, t.place, 0, t.place FROM {p}_inbox_parked AS t "
+    "WHERE (?9 IS NULL OR t.consumer = ?9) AND " PR__PARKED_STATE " = ?3 AND " MATCHES
+    ") WHERE ?10 IS NULL OR (occurred_at, box, place) > (?10, ?11, ?12) "
+    "ORDER BY occurred_at, box, place LIMIT ?8";
+
+/* ---- the cursor ---- */
+
+static void write_cursor(const position *at, char *out, size_t size)
+{
+    pr__format(out, size, "%c:%" PRId64 ":%" PRId64 ":%" PRId64, (char)at->kind, at->part[0],
+               at->part[1], at->part[2]);
+}
+
+static bool read_part(const char **text, int64_t *ret_value)
+{
+    char digits[24];
+    const char *end = strchr(*text, ':');
+    size_t size = end ? (size_t)(end - *text) : strlen(*text);
+    if (size >= sizeof digits)
+        return false;
+    memcpy(digits, *text, size);
+    digits[size] = '\0';
+    *text += size + (end ? 1 : 0);
+    return pr__parse_int64(digits, INT64_MIN, INT64_MAX, ret_value);
+}
+
+static bool kind_fits(const pr_list_options *opt, char kind)
+{
+    switch (opt->box) {
+    case PR_BOX_OUTBOX:
+        return kind == AT_LOG || kind == AT_DELAYED;
+    case PR_BOX_INBOX:
+        return kind == AT_INBOX || kind == AT_MARK;
+    case PR_BOX_BOTH:
+        return kind == AT_BOTH;
+    }
+    return false;
+}
+
+static pr_status read_cursor(page_lister *lister, pr_error *err)
+{
+    const char *text = lister->opt->after;
+    if (!text)
+        return PR_OK;
+    bool good = kind_fits(lister->opt, text[0]) && text[1] == ':';
+    const char *rest = text + 2;
+    for (int i = 0; good && i < CURSOR_PARTS; i++)
+        good = read_part(&rest, &lister->after.part[i]);
+    if (!good || *rest)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "the cursor is none of this list; begin again without one");
+    lister->after.kind = (position_kind)text[0];
+    return PR_OK;
+}
+
+/* ---- positions ---- */
+
+static bool full(const page_lister *lister)
+{
+    return lister->count > lister->opt->limit;
+}
+
+/* Take the ids of a statement's rows, merged with those that stand already from `from` on: both are
+   ascending, and one that is in both is one. */
+static pr_status merge_ids(page_lister *lister, position_kind kind, uint32_t from,
+                           sqlite3_stmt *stmt, pr_error *err)
+{
+    uint32_t capacity = lister->opt->limit + 1;
+    int64_t *ids = pr__arena_alloc(lister->arena, capacity * sizeof *ids);
+    if (!ids)
+        return pr__fail_nomem(err, ORIGIN);
+    uint32_t count = 0;
+    bool row = true;
+    while (count < capacity) {
+        TRY(pr__sqlite_step(&lister->store->conn, stmt, &row, err));
+        if (!row)
+            break;
+        ids[count++] = sqlite3_column_int64(stmt, 0);
+    }
+    uint32_t old_count = lister->count - from;
+    position *old =
+        pr__arena_memdup(lister->arena, lister->positions + from, old_count * sizeof *old);
+    if (!old)
+        return pr__fail_nomem(err, ORIGIN);
+    uint32_t i = 0, k = 0;
+    lister->count = from;
+    while ((i < count || k < old_count) && !full(lister)) {
+        int64_t mine = i < count ? ids[i] : INT64_MAX;
+        int64_t theirs = k < old_count ? old[k].part[0] : INT64_MAX;
+        int64_t id = mine < theirs ? mine : theirs;
+        i += mine == id;
+        k += theirs == id;
+        lister->positions[lister->count++] = (position){.kind = kind, .part = {id}};
+    }
+    return PR_OK;
+}
+
+static pr_status add_ids(page_lister *lister, position_kind kind, uint32_t from, const char *sql,
+                         int64_t reader, int64_t after, pr_error *err)
+{
+    AUTO_STMT stmt = NULL;
+    TRY(pr__sqlite_query(&lister->store->conn, sql, &stmt, err, LIST_FORMAT,
+                         LIST_ARGUMENTS(lister, reader, after)));
+    return merge_ids(lister, kind, from, stmt, err);
+}
+
+static pr_status find_log(page_lister *lister, int64_t after, pr_error *err)
+{
+    int64_t reader = lister->opt->reader;
+    int64_t first = 0;
+    bool found = false;
+    switch (lister->opt->state) {
+    case PR_STATE_FAILED:
+    case PR_STATE_HELD:
+    case PR_STATE_DEAD:
+        return add_ids(lister, AT_LOG, 0, sql_parked, reader, after, err);
+    case PR_STATE_PUBLISHING:
+        TRY(add_ids(lister, AT_LOG, 0, sql_parked, reader, after, err));
+        return add_ids(lister, AT_LOG, 0, sql_open, reader, after, err);
+    case PR_STATE_PENDING:
+        TRY(add_ids(lister, AT_LOG, 0, sql_parked, reader, after, err));
+        TRY(pr__sqlite_int(&lister->store->conn, sql_first_unsettled, &first, &found, err, "i",
+                           reader));
+        if (!found)
+            return PR_OK;
+        return add_ids(lister, AT_LOG, 0, sql_log, reader, first > after ? first - 1 : after, err);
+    case PR_STATE_DELAYED:
+        return PR_OK;
+    case PR_STATE_PUBLISHED:
+        break;
+    }
+    return add_ids(lister, AT_LOG, 0, sql_log, reader, after, err);
+}
+
+static pr_status find_outbox(page_lister *lister, pr_error *err)
+{
+    int64_t delayed_after = 0;
+    if (lister->after.kind == AT_DELAYED)
+        delayed_after = lister->after.part[0];
+    else
+        TRY(find_log(lister, lister->after.part[0], err));
+    bool any = lister->opt->state == 0 || lister->opt->state == PR_STATE_DELAYED;
+    if (full(lister) || !any || lister->opt->reader != PR_READER_RELAY)
+        return PR_OK;
+    return add_ids(lister, AT_DELAYED, lister->count, sql_parked, PR_READER_DELAYED, delayed_after,
+                   err);
+}
+
+/* Marks are records at once: they have no other key than their text. */
+static pr_status find_marks(page_lister *lister, pr_error *err)
+{
+    bool resumed = lister->after.kind == AT_MARK;
+    int64_t instant = resumed ? lister->after.part[0] : INT64_MIN;
+    int64_t given = resumed ? lister->after.part[1] : 0;
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    TRY(pr__sqlite_query(&lister->store->conn, sql_marks, &stmt, err, "itii", instant,
+                         lister->opt->consumer, (int64_t)(lister->opt->limit + 1 - lister->count),
+                         given));
+    while (!full(lister)) {
+        TRY(pr__sqlite_step(&lister->store->conn, stmt, &row, err));
+        if (!row)
+            return PR_OK;
+        int64_t at = sqlite3_column_int64(stmt, 3);
+        given = at == instant ? given + 1 : 1;
+        instant = at;
+        lister->positions[lister->count++] = (position){.kind = AT_MARK, .part = {instant, given}};
+        if (full(lister))
+            return PR_OK; /* one beyond the page: only that it stands matters */
+        TRY(pr__records_add_mark(&lister->records, (const char *)sqlite3_column_text(stmt, 0),
+                                 (const char *)sqlite3_column_text(stmt, 1),
+                                 (const char *)sqlite3_column_text(stmt, 2), at, err));
+    }
+    return PR_OK;
+}
+
+static pr_status load(page_lister *lister, const position *at, pr_error *err)
+{
+    switch (at->kind) {
+    case AT_LOG:
+        return pr__records_add_log(&lister->records, lister->opt->reader, at->part[0], err);
+    case AT_DELAYED:
+        return pr__records_add_parked(&lister->records, PR_READER_DELAYED, at->part[0], NULL, err);
+    case AT_INBOX:
+        return pr__records_add_inbox(&lister->records, at->part[0], err);
+    case AT_BOTH:
+        if (at->part[1] == PR_BOX_INBOX)
+            return pr__records_add_inbox(&lister->records, at->log_id, err);
+        return pr__records_add_parked(&lister->records, at->reader, at->log_id, NULL, err);
+    case AT_MARK:
+        return PR_OK;
+    }
+    return PR_OK;
+}
+
+static pr_status load_page(page_lister *lister, pr_error *err)
+{
+    uint32_t count = full(lister) ? lister->opt->limit : lister->count;
+    for (uint32_t i = 0; i < count; i++)
+        TRY(load(lister, &lister->positions[i], err));
+    return PR_OK;
+}
+
+static pr_status find_inbox(page_lister *lister, pr_error *err)
+{
+    const pr_list_options *opt = lister->opt;
+    if (lister->after.kind != AT_MARK && opt->state != PR_STATE_PUBLISHED) {
+        AUTO_STMT stmt = NULL;
+        TRY(pr__sqlite_query(&lister->store->conn, sql_inbox, &stmt, err, LIST_FORMAT "t",
+                             LIST_ARGUMENTS(lister, INT64_C(0), lister->after.part[0]),
+                             opt->consumer));
+        TRY(merge_ids(lister, AT_INBOX, 0, stmt, err));
+    }
+    TRY(load_page(lister, err));
+    bool any = opt->state == 0 || opt->state == PR_STATE_PUBLISHED;
+    if (full(lister) || !any || opt->type || opt->destination || opt->key)
+        return PR_OK; /* a mark remembers none of these */
+    return find_marks(lister, err);
+}
+
+static pr_status find_both(page_lister *lister, pr_error *err)
+{
+    pr__sqlite_conn *conn = &lister->store->conn;
+    const position *after = &lister->after;
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    if (after->kind)
+        TRY(pr__sqlite_query(conn, sql_both, &stmt, err, LIST_FORMAT "tiii",
+                             LIST_ARGUMENTS(lister, lister->opt->reader, INT64_C(0)),
+                             lister->opt->consumer, after->part[0], after->part[1],
+                             after->part[2]));
+    else
+        TRY(pr__sqlite_query(conn, sql_both, &stmt, err, LIST_FORMAT "tnnn",
+                             LIST_ARGUMENTS(lister, lister->opt->reader, INT64_C(0)),
+                             lister->opt->consumer));
+    while (!full(lister)) {
+        TRY(pr__sqlite_step(conn, stmt, &row, err));
+        if (!row)
+            break;
+        lister->positions[lister->count++] =
+            (position){.kind = AT_BOTH,
+                       .part = {sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1),
+                                sqlite3_column_int64(stmt, 2)},
+                       .reader = sqlite3_column_int64(stmt, 3),
+                       .log_id = sqlite3_column_int64(stmt, 4)};
+    }
+    return load_page(lister, err);
+}
+
+static pr_status find(page_lister *lister, pr_error *err)
+{
+    switch (lister->opt->box) {
+    case PR_BOX_OUTBOX:
+        TRY(find_outbox(lister, err));
+        return load_page(lister, err);
+    case PR_BOX_INBOX:
+        return find_inbox(lister, err);
+    case PR_BOX_BOTH:
+        return find_both(lister, err);
+    }
+    return PR_OK;
+}
+
+pr_status pr__sqlite_list(pr_store *store, const pr_list_options *opt, pr_list_page *ret_page,
+                          pr_record_callback callback, void *user, pr_error *err)
+{
+    pr__sqlite_store *self = pr__sqlite_store_of(store);
+    TRY(pr__sqlite_ready(self, err));
+    TRY(pr__sqlite_settings_load(self, err));
+    AUTO(pr__arena) arena = pr__arena_new(0);
+    if (!arena)
+        return pr__fail_nomem(err, ORIGIN);
+    page_lister lister = {.store = self,
+                          .opt = opt,
+                          .state = opt->state ? pr__state_text(opt->state) : NULL,
+                          .transport = self->settings.default_transport,
+                          .arena = arena,
+                          .records = {.store = self, .arena = arena}};
+    TRY(read_cursor(&lister, err));
+    lister.positions = pr__arena_alloc(arena, (opt->limit + 1) * sizeof *lister.positions);
+    if (!lister.positions)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(pr__sqlite_begin(&self->conn, /* write= */ false, err));
+    TRY(pr__sqlite_end(&self->conn, find(&lister, err), err));
+    uint32_t found = lister.records.count;
+    uint32_t given = pr__records_deliver(&lister.records, callback, user);
+    ret_page->count = given;
+    ret_page->next[0] = '\0';
+    if (given > 0 && (given < found || full(&lister)))
+        write_cursor(&lister.positions[given - 1], ret_page->next, sizeof ret_page->next);
+    return PR_OK;
+}

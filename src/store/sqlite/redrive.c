@@ -1,0 +1,492 @@
+/*
+ * Redrive, discard, cancel: what operators change, each in one transaction with its audit row.
+ *
+ * Invariant: only what is dead is redriven or discarded, only what is delayed is cancelled; the
+ * state is looked at and changed under one write lock, so of two at once one succeeds. In the inbox
+ * the mark is touched before the parked row: a dead row never stands beside a mark.
+ * Must not know: roles and permissions; who may do it was decided before.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/json_writer.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "store/sqlite/operations.h"
+#include "store/sqlite/record.h"
+
+#define ORIGIN           "sqlite.redrive"
+#define RETENTION_MS     (INT64_C(30) * 24 * 3600 * 1000) /* inbox_retention unless it is set */
+#define RETENTION_MS_MAX (INT64_C(100) * 366 * 24 * 3600 * 1000)
+#define US_PER_MS        1000
+
+static const char sql_retention[] =
+    "SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'inbox_retention_ms'";
+
+static const char sql_reader[] = "SELECT reader FROM {p}_subscription WHERE name = ?1";
+
+static const char sql_audit[] = "INSERT INTO {p}_audit (at, who, action, subject, reason, count) "
+                                "VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/* Candidates: place, state, type, version, occurred_at, when it failed first, is it marked, id */
+static const char sql_outbox_one[] =
+    "SELECT place, state, type, type_version, occurred_at, first_failed_at, 0, log_id "
+    "FROM {p}_outbox_parked WHERE message_id IN (?1, lower(?1)) AND reader = ?2 "
+    "ORDER BY state <> 'dead', log_id";
+
+static const char sql_outbox_filter[] =
+    "SELECT place, state, type, type_version, occurred_at, first_failed_at, 0, log_id "
+    "FROM {p}_outbox_parked AS t WHERE reader = ?2 AND state = 'dead' "
+    "AND (?3 IS NULL OR t.type = ?3) "
+    "AND (?4 IS NULL OR coalesce(t.destination, ?5 || '://topic/' || t.type) = ?4) "
+    "AND ?1 IS NULL ORDER BY log_id";
+
+#define MARKED                                                                                     \
+    "EXISTS (SELECT 1 FROM {p}_inbox AS m WHERE m.tenant = t.tenant "                              \
+    "AND m.consumer = t.consumer AND m.message_id = t.message_id)"
+
+static const char sql_inbox_one[] =
+    "SELECT place, state, type, type_version, occurred_at, "
+    "coalesce(first_failed_at, parked_at), " MARKED ", place "
+    "FROM {p}_inbox_parked AS t WHERE message_id = ?1 AND consumer = ?2 "
+    "ORDER BY state <> 'dead', place";
+
+static const char sql_inbox_filter[] =
+    "SELECT place, state, type, type_version, occurred_at, "
+    "coalesce(first_failed_at, parked_at), " MARKED ", place "
+    "FROM {p}_inbox_parked AS t WHERE consumer = ?2 AND state = 'dead' "
+    "AND (?3 IS NULL OR t.type = ?3) "
+    "AND (?4 IS NULL OR coalesce(t.destination, ?5 || '://topic/' || t.type) = ?4) "
+    "AND ?1 IS NULL ORDER BY place";
+
+static const char sql_revive_outbox[] =
+    "UPDATE {p}_outbox_parked SET state = 'failed', resume_state = NULL, attempts = 0, "
+    "takeovers = 0, suspicion = 0, deferred = 0, next_attempt_at = ?2, lock_token = NULL, "
+    "locked_until = NULL, owner = NULL, redriven_at = ?2 WHERE place = ?1 AND state = 'dead'";
+
+static const char sql_revive_inbox[] =
+    "UPDATE {p}_inbox_parked SET state = 'failed', resume_state = NULL, attempts = 0, "
+    "takeovers = 0, next_attempt_at = ?2, lock_token = NULL, locked_until = NULL, owner = NULL, "
+    "redriven_at = ?2 WHERE place = ?1 AND state = 'dead'";
+
+static const char sql_in_log[] =
+    "SELECT count(*) FROM {p}_outbox WHERE message_id IN (?1, lower(?1))";
+
+static const char sql_is_marked[] = PR__MARKS_OF_ID "SELECT count(*) FROM m WHERE consumer = ?2";
+
+static const char sql_mark_dead[] =
+    "INSERT INTO {p}_inbox (tenant, consumer, message_id, body_hash, processed_at) "
+    "SELECT tenant, consumer, message_id, body_hash, ?2 FROM {p}_inbox_parked "
+    "WHERE place = ?1 AND state = 'dead' ON CONFLICT DO NOTHING";
+
+static const char sql_drop_inbox[] =
+    "DELETE FROM {p}_inbox_parked WHERE place = ?1 AND state = 'dead'";
+
+static const char sql_drop_outbox[] =
+    "DELETE FROM {p}_outbox_parked WHERE place = ?1 AND state = 'dead'";
+
+static const char sql_drop_log[] = "DELETE FROM {p}_outbox WHERE id = ?1";
+
+static const char sql_cancel[] =
+    "DELETE FROM {p}_outbox_parked WHERE message_id IN (?1, lower(?1)) AND reader = 0";
+
+/* ---- what all of them do ---- */
+
+/* What the audit says of a command, and whom it concerns. */
+typedef struct audit_subject {
+    const char *message_id; /* NULL = by filter */
+    const char *consumer;
+    const char *box;
+    const char *type;
+    const char *destination;
+    int64_t log_id; /* of a discarded row of the log; 0 = none */
+    bool forced;
+} audit_subject;
+
+static void write_text(pr__json *json, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    pr__json_key(json, name);
+    pr__json_text(json, value);
+}
+
+static pr_status audit(pr__sqlite_conn *conn, const audit_subject *subject, const char *action,
+                       const char *who, const char *reason, int64_t now_us, uint64_t count,
+                       pr_error *err)
+{
+    AUTO_BUFFER buffer = PR_BUFFER_INIT;
+    pr__json json;
+    pr__json_init(&json, &buffer);
+    pr__json_object_begin(&json);
+    write_text(&json, "box", subject->box);
+    write_text(&json, "message_id", subject->message_id);
+    write_text(&json, "consumer", subject->consumer);
+    write_text(&json, "type", subject->type);
+    write_text(&json, "destination", subject->destination);
+    if (subject->log_id) {
+        pr__json_key(&json, "log_id");
+        pr__json_int(&json, subject->log_id);
+    }
+    if (subject->forced) {
+        pr__json_key(&json, "forced");
+        pr__json_bool(&json, true);
+    }
+    pr__json_object_end(&json);
+    const char *text = pr__buffer_text(&buffer);
+    if (!text)
+        return pr__fail_nomem(err, ORIGIN);
+    return pr__sqlite_run(conn, sql_audit, NULL, err, "itttti", now_us, who, action, text, reason,
+                          (int64_t)count);
+}
+
+/* The subscription of a name; the relay for NULL. */
+static pr_status reader_of(pr__sqlite_conn *conn, const char *name, int64_t *ret_reader,
+                           bool *ret_found, pr_error *err)
+{
+    *ret_found = true;
+    *ret_reader = PR_READER_RELAY;
+    if (!name)
+        return PR_OK;
+    return pr__sqlite_int(conn, sql_reader, ret_reader, ret_found, err, "t", name);
+}
+
+/* ---- redrive ---- */
+
+typedef struct redrive_job {
+    pr__sqlite_store *store;
+    const pr_redrive_options *opt;
+    pr__redrive_check check;
+    void *user;
+    bool inbox;
+    int64_t now_us;
+    int64_t retention_us;
+    int64_t reader;
+    int64_t *places; /* opt->limit of them fit */
+    uint32_t count;
+    uint32_t old, unregistered, marked; /* left out */
+} redrive_job;
+
+static pr_status load_retention(redrive_job *redrive, pr_error *err)
+{
+    int64_t ms = RETENTION_MS;
+    bool found = false;
+    TRY(pr__sqlite_int(&redrive->store->conn, sql_retention, &ms, &found, err, ""));
+    if (!found || ms <= 0)
+        ms = RETENTION_MS;
+    redrive->retention_us = (ms < RETENTION_MS_MAX ? ms : RETENTION_MS_MAX) * US_PER_MS;
+    return PR_OK;
+}
+
+/* Could a mark of this message have been swept? An outbox message may have been handled at any time
+   since it occurred; beside a parked row of the inbox no mark is made or swept. */
+static bool is_forgotten(const redrive_job *redrive, sqlite3_stmt *stmt)
+{
+    int64_t occurred_us = sqlite3_column_int64(stmt, 4);
+    int64_t until_us = redrive->inbox ? sqlite3_column_int64(stmt, 5) : redrive->now_us;
+    return occurred_us < until_us - redrive->retention_us;
+}
+
+/* Take a dead row as a candidate, or count why it is left out. */
+static void consider(redrive_job *redrive, sqlite3_stmt *stmt)
+{
+    const char *type = (const char *)sqlite3_column_text(stmt, 2);
+    uint32_t version = (uint32_t)sqlite3_column_int64(stmt, 3);
+    if (sqlite3_column_int(stmt, 6) != 0)
+        redrive->marked++;
+    else if (redrive->check && !redrive->check(redrive->user, type ? type : "", version))
+        redrive->unregistered++;
+    else if (!redrive->opt->force && is_forgotten(redrive, stmt))
+        redrive->old++;
+    else
+        redrive->places[redrive->count++] = sqlite3_column_int64(stmt, 0);
+}
+
+static pr_status collect(redrive_job *redrive, char *ret_state, size_t size, pr_error *err)
+{
+    pr__sqlite_conn *conn = &redrive->store->conn;
+    const pr_redrive_options *opt = redrive->opt;
+    const char *transport = redrive->store->settings.default_transport;
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    if (opt->message_id && redrive->inbox)
+        TRY(pr__sqlite_query(conn, sql_inbox_one, &stmt, err, "tt", opt->message_id,
+                             opt->consumer));
+    else if (opt->message_id)
+        TRY(pr__sqlite_query(conn, sql_outbox_one, &stmt, err, "ti", opt->message_id,
+                             redrive->reader));
+    else if (redrive->inbox)
+        TRY(pr__sqlite_query(conn, sql_inbox_filter, &stmt, err, "ntttt", opt->consumer, opt->type,
+                             opt->destination, transport));
+    else
+        TRY(pr__sqlite_query(conn, sql_outbox_filter, &stmt, err, "nittt", redrive->reader,
+                             opt->type, opt->destination, transport));
+    while (redrive->count < opt->limit) {
+        TRY(pr__sqlite_step(conn, stmt, &row, err));
+        if (!row)
+            break;
+        const char *state = (const char *)sqlite3_column_text(stmt, 1);
+        if (pr__text_equal(state, "dead"))
+            consider(redrive, stmt);
+        else
+            pr__format(ret_state, size, "%s", state ? state : "");
+    }
+    return PR_OK;
+}
+
+/* Nothing was redriven, and that is not what was asked for: say why. */
+static pr_status refuse(redrive_job *redrive, const char *state, pr_error *err)
+{
+    const pr_redrive_options *opt = redrive->opt;
+    uint32_t left_out = redrive->old + redrive->unregistered + redrive->marked;
+    char subject[PR_ID_SIZE_MAX + 32];
+    char days[64];
+    pr__duration_text(redrive->retention_us, days, sizeof days);
+    if (opt->message_id)
+        pr__format(subject, sizeof subject, "message \"%s\"", opt->message_id);
+    else
+        pr__format(subject, sizeof subject, "each of the %u dead messages", left_out);
+    if (redrive->old > 0)
+        return pr__fail(err, PR_E_STATE, ORIGIN,
+                        "%s is older than the inbox remembers (%s): it may run again; redrive it "
+                        "with force",
+                        subject, days);
+    if (redrive->unregistered > 0)
+        return pr__fail(
+            err, PR_E_STATE, ORIGIN,
+            "%s is of a type and version that is not registered; register its contract, "
+            "or discard it",
+            subject);
+    if (redrive->marked > 0)
+        return pr__fail(err, PR_E_STATE, ORIGIN, "%s was handled already; discard it", subject);
+    if (!opt->message_id)
+        return PR_OK;
+    if (*state)
+        return pr__fail(err, PR_E_STATE, ORIGIN, "%s is %s, not dead", subject, state);
+    int64_t known = 0;
+    if (redrive->inbox)
+        TRY(pr__sqlite_int(&redrive->store->conn, sql_is_marked, &known, NULL, err, "tt",
+                           opt->message_id, opt->consumer));
+    else
+        TRY(pr__sqlite_int(&redrive->store->conn, sql_in_log, &known, NULL, err, "t",
+                           opt->message_id));
+    if (known > 0)
+        return pr__fail(err, PR_E_STATE, ORIGIN, "%s is %s, not dead", subject,
+                        redrive->inbox ? "handled" : "not parked");
+    return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no %s%s%s%s", subject,
+                    opt->consumer ? " at \"" : "", opt->consumer ? opt->consumer : "",
+                    opt->consumer ? "\"" : "");
+}
+
+static pr_status revive(redrive_job *redrive, pr_error *err)
+{
+    const pr_redrive_options *opt = redrive->opt;
+    pr__sqlite_conn *conn = &redrive->store->conn;
+    for (uint32_t i = 0; i < redrive->count; i++)
+        TRY(pr__sqlite_run(conn, redrive->inbox ? sql_revive_inbox : sql_revive_outbox, NULL, err,
+                           "ii", redrive->places[i], redrive->now_us));
+    audit_subject subject = {.message_id = opt->message_id,
+                             .consumer = opt->consumer,
+                             .box = redrive->inbox ? "inbox" : "outbox",
+                             .type = opt->type,
+                             .destination = opt->destination,
+                             .forced = opt->force};
+    TRY(audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->now_us, redrive->count,
+              err));
+    PR_FAULT("store.before_redrive_commit");
+    return PR_OK;
+}
+
+static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
+{
+    pr__sqlite_conn *conn = &redrive->store->conn;
+    char state[16] = "";
+    TRY(load_retention(redrive, err));
+    redrive->now_us = pr__sqlite_now(&redrive->store->base);
+    if (!redrive->inbox) {
+        bool found = false;
+        TRY(reader_of(conn, redrive->opt->consumer, &redrive->reader, &found, err));
+        if (!found)
+            return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no subscription \"%s\"",
+                            redrive->opt->consumer);
+    }
+    TRY(collect(redrive, state, sizeof state, err));
+    if (redrive->count == 0)
+        return refuse(redrive, state, err);
+    return redrive->opt->dry_run ? PR_OK : revive(redrive, err);
+}
+
+pr_status pr__sqlite_redrive(pr_store *store, const pr_redrive_options *opt,
+                             pr__redrive_check check, void *user, uint64_t *ret_count,
+                             pr_error *err)
+{
+    pr__sqlite_store *self = pr__sqlite_store_of(store);
+    TRY(pr__sqlite_ready(self, err));
+    TRY(pr__sqlite_settings_load(self, err));
+    AUTO(pr__arena) arena = pr__arena_new(0);
+    redrive_job redrive = {
+        .store = self, .opt = opt, .check = check, .user = user, .inbox = opt->box == PR_BOX_INBOX};
+    if (arena)
+        redrive.places = pr__arena_alloc(arena, opt->limit * sizeof *redrive.places);
+    if (!redrive.places)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(pr__sqlite_begin(&self->conn, /* write= */ !opt->dry_run, err));
+    TRY(pr__sqlite_end(&self->conn, redrive_rows(&redrive, err), err));
+    PR_FAULT("store.after_redrive_commit");
+    *ret_count = redrive.count;
+    return PR_OK;
+}
+
+/* ---- discard ---- */
+
+/* The first row of a candidates' query: dead ones come first. *ret_place 0: there is none. */
+static pr_status first_dead(pr__sqlite_conn *conn, sqlite3_stmt *stmt, int64_t *ret_place,
+                            int64_t *ret_log_id, char *ret_state, size_t size, pr_error *err)
+{
+    bool row = false;
+    *ret_place = 0;
+    TRY(pr__sqlite_step(conn, stmt, &row, err));
+    if (!row)
+        return PR_OK;
+    pr__format(ret_state, size, "%s", (const char *)sqlite3_column_text(stmt, 1));
+    *ret_place = sqlite3_column_int64(stmt, 0);
+    *ret_log_id = sqlite3_column_int64(stmt, 7);
+    return PR_OK;
+}
+
+static pr_status not_dead(const char *message_id, const char *state, pr_error *err)
+{
+    return pr__fail(err, PR_E_STATE, ORIGIN,
+                    "message \"%s\" is %s, not dead; only dead ones are "
+                    "discarded",
+                    message_id, state);
+}
+
+static pr_status discard_inbox(pr__sqlite_store *store, const char *message_id,
+                               const char *consumer, int64_t now_us, bool *ret_found, pr_error *err)
+{
+    pr__sqlite_conn *conn = &store->conn;
+    int64_t place = 0, unused = 0;
+    char state[16] = "";
+    {
+        AUTO_STMT stmt = NULL;
+        TRY(pr__sqlite_query(conn, sql_inbox_one, &stmt, err, "tt", message_id, consumer));
+        TRY(first_dead(conn, stmt, &place, &unused, state, sizeof state, err));
+    }
+    *ret_found = place != 0;
+    if (!*ret_found)
+        return PR_OK;
+    if (!pr__text_equal(state, "dead"))
+        return not_dead(message_id, state, err);
+    TRY(pr__sqlite_run(conn, sql_mark_dead, NULL, err, "ii", place, now_us));
+    return pr__sqlite_run(conn, sql_drop_inbox, NULL, err, "i", place);
+}
+
+/* A row of the relay takes its row of the log with it, which would count as published. */
+static pr_status discard_outbox(pr__sqlite_store *store, const char *message_id, int64_t reader,
+                                int64_t *ret_log_id, bool *ret_found, pr_error *err)
+{
+    pr__sqlite_conn *conn = &store->conn;
+    int64_t place = 0;
+    char state[16] = "";
+    {
+        AUTO_STMT stmt = NULL;
+        TRY(pr__sqlite_query(conn, sql_outbox_one, &stmt, err, "ti", message_id, reader));
+        TRY(first_dead(conn, stmt, &place, ret_log_id, state, sizeof state, err));
+    }
+    *ret_found = place != 0;
+    if (!*ret_found)
+        return PR_OK;
+    if (!pr__text_equal(state, "dead"))
+        return not_dead(message_id, state, err);
+    TRY(pr__sqlite_run(conn, sql_drop_outbox, NULL, err, "i", place));
+    if (reader != PR_READER_RELAY)
+        return PR_OK;
+    return pr__sqlite_run(conn, sql_drop_log, NULL, err, "i", *ret_log_id);
+}
+
+static pr_status discard_row(pr__sqlite_store *store, const char *message_id, const char *consumer,
+                             const char *who, const char *reason, pr_error *err)
+{
+    pr__sqlite_conn *conn = &store->conn;
+    int64_t now_us = pr__sqlite_now(&store->base);
+    int64_t log_id = 0;
+    int64_t reader = 0;
+    int64_t known = 0;
+    bool found = false;
+    if (consumer)
+        TRY(discard_inbox(store, message_id, consumer, now_us, &found, err));
+    bool inbox = found;
+    if (!found) {
+        TRY(reader_of(conn, consumer, &reader, &found, err));
+        if (found)
+            TRY(discard_outbox(store, message_id, reader, &log_id, &found, err));
+    }
+    if (!found) {
+        if (consumer)
+            return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
+                            "there is no dead message \"%s\" at \"%s\"", message_id, consumer);
+        TRY(pr__sqlite_int(conn, sql_in_log, &known, NULL, err, "t", message_id));
+        if (known > 0)
+            return not_dead(message_id, "not parked", err);
+        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
+    }
+    audit_subject subject = {.message_id = message_id,
+                             .consumer = consumer,
+                             .box = inbox ? "inbox" : "outbox",
+                             .log_id = reader == PR_READER_RELAY ? log_id : 0};
+    TRY(audit(conn, &subject, "discard", who, reason, now_us, 1, err));
+    PR_FAULT("store.before_discard_commit");
+    return PR_OK;
+}
+
+pr_status pr__sqlite_discard(pr_store *store, const char *message_id, const char *consumer,
+                             const char *who, const char *reason, pr_error *err)
+{
+    pr__sqlite_store *self = pr__sqlite_store_of(store);
+    TRY(pr__sqlite_ready(self, err));
+    TRY(pr__sqlite_begin(&self->conn, /* write= */ true, err));
+    TRY(pr__sqlite_end(&self->conn, discard_row(self, message_id, consumer, who, reason, err),
+                       err));
+    PR_FAULT("store.after_discard_commit");
+    return PR_OK;
+}
+
+/* ---- cancel ---- */
+
+static pr_status cancel_row(pr__sqlite_store *store, const char *message_id, const char *who,
+                            const char *reason, pr_error *err)
+{
+    pr__sqlite_conn *conn = &store->conn;
+    int64_t changes = 0;
+    int64_t known = 0;
+    TRY(pr__sqlite_run(conn, sql_cancel, &changes, err, "t", message_id));
+    if (changes == 0) {
+        TRY(pr__sqlite_int(conn, sql_in_log, &known, NULL, err, "t", message_id));
+        if (known > 0)
+            return pr__fail(err, PR_E_STATE, ORIGIN,
+                            "message \"%s\" is not delayed any more: it stands in the log",
+                            message_id);
+        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
+    }
+    audit_subject subject = {.message_id = message_id, .box = "outbox"};
+    TRY(audit(conn, &subject, "cancel", who, reason, pr__sqlite_now(&store->base),
+              (uint64_t)changes, err));
+    PR_FAULT("store.before_cancel_commit");
+    return PR_OK;
+}
+
+pr_status pr__sqlite_cancel(pr_store *store, const char *message_id, const char *who,
+                            const char *reason, pr_error *err)
+{
+    pr__sqlite_store *self = pr__sqlite_store_of(store);
+    TRY(pr__sqlite_ready(self, err));
+    TRY(pr__sqlite_begin(&self->conn, /* write= */ true, err));
+    TRY(pr__sqlite_end(&self->conn, cancel_row(self, message_id, who, reason, err), err));
+    PR_FAULT("store.after_cancel_commit");
+    return PR_OK;
+}
