@@ -149,7 +149,7 @@ static pr_status read_cursor(page_lister *lister, pr_error *err)
     const char *rest = text + 2;
     for (int i = 0; good && i < CURSOR_PARTS; i++)
         good = read_part(&rest, &lister->after.part[i]);
-    if (!good || *rest)
+    if (!good || *rest || rest[-1] == ':')
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "the cursor is none of this list; begin again without one");
     lister->after.kind = (position_kind)text[0];

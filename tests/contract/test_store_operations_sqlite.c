@@ -1,0 +1,9 @@
+/*
+ * The operations suite on the SQLite store.
+ */
+#include "contract/sqlite_world.h"
+
+int main(void)
+{
+    return store_operations_contract_run(&sqlite_provider);
+}
