@@ -189,10 +189,10 @@ pr_status pr_address_print(const pr_address *address, char *out, size_t out_size
         !terminated(address->type, sizeof(address->type)) ||
         !terminated(address->endpoint, sizeof(address->endpoint)))
         return pr__fail(err, PR_E_INVALID, ORIGIN, "a part of the address has no NUL");
-    char text[sizeof(pr_address) + sizeof("://topic//")];
+    char text[sizeof(pr_address) + sizeof("://topic//")] = "";
     TRY(compose(address, text, sizeof(text), err));
     /* the grammar is the parser's: what does not come back the same is no address */
-    pr_address back;
+    pr_address back = {.size = 0};
     pr_error local = PR_ERROR_INIT;
     if (pr_address_parse(text, &back, &local) != PR_OK) {
         local.status = PR_E_INVALID;

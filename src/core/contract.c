@@ -68,13 +68,16 @@ static size_t media_size(const char *content_type)
     return size;
 }
 
-/* ASCII letters alone, in any locale. */
+/* ASCII alone, in any locale. */
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
 static bool same_letters(const char *a, const char *b, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        char x = a[i] >= 'A' && a[i] <= 'Z' ? (char)(a[i] - 'A' + 'a') : a[i];
-        char y = b[i] >= 'A' && b[i] <= 'Z' ? (char)(b[i] - 'A' + 'a') : b[i];
-        if (x != y)
+        if (lower(a[i]) != lower(b[i]))
             return false;
     }
     return true;

@@ -306,7 +306,7 @@ static pr_status commit_outermost(pr_unit *unit, pr_outcome *outcome, pr_error *
 
 pr_status pr_unit_commit(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err)
 {
-    pr_outcome unwanted;
+    pr_outcome unwanted = PR_OUTCOME_NOT_COMMITTED;
     pr_outcome *outcome = ret_outcome ? ret_outcome : &unwanted;
     *outcome = PR_OUTCOME_NOT_COMMITTED;
     TRY(check_unit(unit, err));
