@@ -1,0 +1,237 @@
+/*
+ * The world of the endpoint tests.
+ */
+#include "e2e/endpoint/world.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/time.h"
+
+static int64_t wall_us(void *user)
+{
+    return pr__wall_us() + ((world *)user)->clock_offset_us;
+}
+
+static int64_t monotonic_us(void *user)
+{
+    return pr__monotonic_us() + ((world *)user)->clock_offset_us;
+}
+
+static void observe(void *user, const pr_observation *observation)
+{
+    world *w = user;
+    w->seen[observation->kind] += observation->count;
+    if (observation->text)
+        (void)snprintf(w->last_text[observation->kind], sizeof w->last_text[0], "%s",
+                       observation->text);
+}
+
+static void run_sql(sqlite3 *db, const char *sql)
+{
+    char *text = NULL;
+    if (sqlite3_exec(db, sql, NULL, NULL, &text) != SQLITE_OK)
+        fail_msg("%s: %s", sql, text ? text : "?");
+}
+
+static pr_handled handle(void *user, pr_scope *scope)
+{
+    world *w = user;
+    const pr_message *message = pr_scope_message(scope);
+    sqlite3 *db = pr_sqlite_unit_connection(pr_scope_unit(scope));
+    sqlite3_stmt *stmt = NULL;
+    if (!db || sqlite3_prepare_v2(db, "INSERT INTO effects (id) VALUES (?1)", -1, &stmt, NULL) !=
+                   SQLITE_OK)
+        return PR_HANDLED_RETRY;
+    sqlite3_bind_text(stmt, 1, message->id, -1, SQLITE_TRANSIENT);
+    int code = sqlite3_step(stmt);
+    sqlite3_finalize(stmt);
+    if (code != SQLITE_DONE)
+        return PR_HANDLED_RETRY;
+    if ((size_t)w->calls < COUNT_OF(w->handled_ids))
+        (void)snprintf(w->handled_ids[w->calls], sizeof w->handled_ids[0], "%s", message->id);
+    w->calls++;
+    return w->act(w, scope);
+}
+
+static void open_store(world *w)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_sqlite_options opt =
+        PR_SQLITE_OPTIONS(.create = true, .schema_check_off = true, .path = w->path, .busy_ms = 50,
+                          .clock = &w->clock, .observer = &w->observer);
+    check_ok(pr_sqlite_store_open(&opt, &w->store, &err), &err, "open");
+    check_ok(pr_store_migrate(w->store, NULL, NULL, &err), &err, "migrate");
+}
+
+int world_setup(void **state)
+{
+    world *w = calloc(1, sizeof *w);
+    pr_error err = PR_ERROR_INIT;
+    const char *base = getenv("TMPDIR");
+    (void)snprintf(w->folder, sizeof w->folder, "%.30s/endpoint-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(w->folder))
+        return -1;
+    (void)snprintf(w->path, sizeof w->path, "%s/billing.db", w->folder);
+    w->clock = (pr_clock){(uint32_t)sizeof w->clock, wall_us, monotonic_us, w};
+    w->observer = (pr_observer){(uint32_t)sizeof w->observer, observe, w};
+    open_store(w);
+    if (sqlite3_open(w->path, &w->db) != SQLITE_OK)
+        return -1;
+    sqlite3_busy_timeout(w->db, 5000);
+    run_sql(w->db, "CREATE TABLE effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)");
+    check_ok(pr_memory_broker_new(&w->broker, &err), &err, "broker");
+    pr_memory_options memory = {.size = (uint32_t)sizeof memory, .clock = &w->clock};
+    check_ok(pr_memory_transport_new(w->broker, &memory, &w->sender, &err), &err, "sender");
+    check_ok(pr_memory_transport_new(w->broker, &memory, &w->receiver, &err), &err, "receiver");
+    check_ok(pr_transport_open(w->sender, 1000, &err), &err, "open");
+    static const char *const types[] = {TYPE_ORDER};
+    w->opt = (pr_endpoint_options)PR_ENDPOINT_OPTIONS(.id = CONSUMER, .types = types,
+                                                      .type_count = 1, .handler = handle, .user = w,
+                                                      .jitter_percent = PR_JITTER_NONE,
+                                                      .busy_wait_ms = 200, .poll_ms = 1,
+                                                      .clock = &w->clock, .observer = &w->observer);
+    w->act = act_ok;
+    *state = w;
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    world *w = *state;
+    char command[128];
+    pr_endpoint_free(w->endpoint);
+    pr_transport_free(w->receiver);
+    pr_transport_free(w->sender);
+    pr_memory_broker_free(w->broker);
+    pr_store_free(w->store);
+    sqlite3_close(w->db);
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", w->folder);
+    int code = system(command);
+    free(w);
+    return code;
+}
+
+void world_start(world *w)
+{
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_endpoint_new(w->store, w->receiver, &w->opt, &w->endpoint, &err), &err, "endpoint");
+    check_ok(world_step(w, &err), &err, "subscribe");
+}
+
+void world_restart(world *w)
+{
+    w->endpoint = pr_endpoint_free(w->endpoint);
+    world_start(w);
+}
+
+void world_advance(world *w, int64_t ms)
+{
+    w->clock_offset_us += ms * 1000;
+}
+
+void world_send_message(world *w, const pr_message *message)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_submission submission = {.ticket = 1, .message = message};
+    pr_submitted outcome;
+    size_t count = 0;
+    check_ok(pr_transport_submit(w->sender, &submission, 1, &count, &err), &err, "submit");
+    assert_int_equal(count, 1);
+    check_ok(pr_transport_poll(w->sender, 1000, &outcome, 1, &count, &err), &err, "poll");
+    assert_int_equal(count, 1);
+    if (outcome.outcome != PR_SUBMIT_CONFIRMED)
+        fail_msg("the broker answered %d: %s", (int)outcome.outcome, outcome.reason);
+}
+
+void world_send(world *w, const char *id, const char *key, const char *body)
+{
+    pr_message message =
+        PR_MESSAGE(.id = id, .type = TYPE_ORDER, .type_version = 1,
+                   .content_type = "application/json", .destination = "memory://topic/" TYPE_ORDER,
+                   .key = key, .body = body, .body_size_bytes = strlen(body),
+                   .occurred_at_us = 1767225600000000);
+    world_send_message(w, &message);
+}
+
+pr_status world_step(world *w, pr_error *err)
+{
+    int64_t wait_ms = 0;
+    pr_status status = pr_endpoint_step(w->endpoint, &wait_ms, err);
+    if (wait_ms > 0)
+        pr__sleep_us(1000);
+    return status;
+}
+
+void world_steps(world *w, int count)
+{
+    for (int i = 0; i < count; i++)
+        (void)!world_step(w, NULL);
+}
+
+pr_endpoint_snapshot world_snapshot(world *w)
+{
+    pr_endpoint_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
+    assert_int_equal(pr_endpoint_snapshot_get(w->endpoint, &snapshot, NULL), PR_OK);
+    return snapshot;
+}
+
+void world_step_until_at(world *w, const char *name, size_t offset, uint64_t wanted)
+{
+    int64_t deadline_us = pr__monotonic_us() + 10000000;
+    uint64_t value = 0;
+    while (pr__monotonic_us() < deadline_us) {
+        pr_endpoint_snapshot snapshot = world_snapshot(w);
+        memcpy(&value, (const char *)&snapshot + offset, sizeof value);
+        if (value >= wanted)
+            break;
+        (void)!world_step(w, NULL);
+    }
+    if (value != wanted)
+        fail_msg("%s is %llu, wanted %llu; parked: %s", name, (unsigned long long)value,
+                 (unsigned long long)wanted,
+                 world_text(w, "SELECT group_concat(state || ' ' || coalesce(last_error, '-')) "
+                               "FROM postroom_inbox_parked"));
+}
+
+const char *world_text(world *w, const char *sql)
+{
+    static char text[1024];
+    sqlite3_stmt *stmt = NULL;
+    if (sqlite3_prepare_v2(w->db, sql, -1, &stmt, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(w->db));
+    text[0] = '\0';
+    if (sqlite3_step(stmt) == SQLITE_ROW && sqlite3_column_text(stmt, 0))
+        (void)snprintf(text, sizeof text, "%s", (const char *)sqlite3_column_text(stmt, 0));
+    sqlite3_finalize(stmt);
+    return text;
+}
+
+int64_t world_number(world *w, const char *sql)
+{
+    const char *text = world_text(w, sql);
+    if (text[0] == '\0')
+        fail_msg("%s: no number", sql);
+    return strtoll(text, NULL, 10);
+}
+
+pr_handled act_ok(world *w, pr_scope *scope)
+{
+    (void)w;
+    (void)scope;
+    return PR_HANDLED_OK;
+}
+
+pr_handled act_retry(world *w, pr_scope *scope)
+{
+    (void)w;
+    pr_scope_fail(scope, "not yet", -1);
+    return PR_HANDLED_RETRY;
+}
+
+pr_handled act_permanent(world *w, pr_scope *scope)
+{
+    (void)w;
+    pr_scope_fail(scope, "never", -1);
+    return PR_HANDLED_PERMANENT;
+}
