@@ -93,7 +93,7 @@ __attribute__((format(printf, 5, 0))) static pr_status fail_va(pr_error *err, pr
     return status;
 }
 
-pr_status pr__fail(pr_error *err, pr_status status, const char *origin, const char *format, ...)
+pr_status(pr__fail)(pr_error *err, pr_status status, const char *origin, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -102,8 +102,8 @@ pr_status pr__fail(pr_error *err, pr_status status, const char *origin, const ch
     return status;
 }
 
-pr_status pr__fail_retry(pr_error *err, pr_status status, pr_retry retry, const char *origin,
-                         const char *format, ...)
+pr_status(pr__fail_retry)(pr_error *err, pr_status status, pr_retry retry, const char *origin,
+                          const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -112,7 +112,7 @@ pr_status pr__fail_retry(pr_error *err, pr_status status, pr_retry retry, const 
     return status;
 }
 
-pr_status pr__fail_nomem(pr_error *err, const char *origin)
+pr_status(pr__fail_nomem)(pr_error *err, const char *origin)
 {
     return pr__fail_retry(err, PR_E_NOMEM, PR_RETRY_SAME, origin, "out of memory");
 }

@@ -29,6 +29,14 @@ void pr__error_copy(pr_error *to, const pr_error *from);
    characters become spaces, invalid bytes U+FFFD. Returns the bytes written, without the NUL. */
 size_t pr__one_line(char *out, size_t size, const char *text, size_t text_size);
 
+#ifdef __clang_analyzer__
+/* The analyzer does not see into error.c, where a failure returns the status that it was given. */
+#define pr__fail(err, status, ...) ((void)(pr__fail)(err, status, __VA_ARGS__), (status))
+#define pr__fail_retry(err, status, ...)                                                           \
+    ((void)(pr__fail_retry)(err, status, __VA_ARGS__), (status))
+#define pr__fail_nomem(err, origin) ((void)(pr__fail_nomem)(err, origin), PR_E_NOMEM)
+#endif
+
 /* The one macro that may hide a return. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \

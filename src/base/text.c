@@ -78,11 +78,6 @@ bool pr__text_equal(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-bool pr__text_empty(const char *text)
-{
-    return !text || text[0] == '\0';
-}
-
 bool pr__text_starts_with(const char *text, const char *prefix)
 {
     return text && strncmp(text, prefix, strlen(prefix)) == 0;

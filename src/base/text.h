@@ -15,7 +15,6 @@ bool pr__utf8_valid(const char *text, size_t size); /* no surrogates, no overlon
 size_t pr__utf8_step(const char *text, size_t size);
 size_t pr__utf8_cut(const char *text, size_t size, size_t limit); /* <= limit, at a code point */
 bool pr__text_equal(const char *a, const char *b);                /* NULL equals NULL only */
-bool pr__text_empty(const char *text);                            /* NULL or "" */
 bool pr__text_starts_with(const char *text, const char *prefix);
 bool pr__parse_int64(const char *text, int64_t min, int64_t max,
                      int64_t *ret_value);                                /* decimal, whole */
@@ -31,5 +30,10 @@ void pr__format(char *out, size_t size, const char *format, ...) PR_PRINTF(3, 4)
 size_t pr__base64_encode(char *out, const void *data, size_t size);
 bool pr__base64_decode(const char *text, size_t text_size, void *out,
                        size_t *ret_size); /* strict */
+
+static inline bool pr__text_empty(const char *text) /* NULL or "" */
+{
+    return !text || text[0] == '\0';
+}
 
 #endif

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/fault.h"
 #include "store/sqlite/reader.h"
@@ -208,26 +209,28 @@ static pr_status take(pr__claimer *c, pr__claim_lane *lane, uint32_t max, pr_err
    remainder. */
 pr_status pr__claimer_choose(pr__claimer *c, pr_error *err)
 {
-    uint32_t start = c->store->next_lane % c->lane_count;
-    uint32_t lanes_left = c->opt->lanes_max ? c->opt->lanes_max : c->lane_count;
-    for (uint32_t i = 0; i < c->lane_count && lanes_left > 0; i++) {
-        pr__claim_lane *lane = &c->lanes[(start + i) % c->lane_count];
+    const uint32_t lane_count = c->lane_count;
+    pr_assert(lane_count > 0); /* the settings were checked when they were read */
+    uint32_t start = c->store->next_lane % lane_count;
+    uint32_t lanes_left = c->opt->lanes_max ? c->opt->lanes_max : lane_count;
+    for (uint32_t i = 0; i < lane_count && lanes_left > 0; i++) {
+        pr__claim_lane *lane = &c->lanes[(start + i) % lane_count];
         TRY(decide(c, lane, err));
-        uint32_t to_come = c->lane_count - i;
+        uint32_t to_come = lane_count - i;
         if (to_come > lanes_left)
             to_come = lanes_left;
         TRY(take(c, lane, (c->count_left + to_come - 1) / to_come, err));
         if (lane->chosen.count > 0 || lane->passed > 0)
             lanes_left--;
     }
-    for (uint32_t i = 0; i < c->lane_count; i++) {
-        pr__claim_lane *lane = &c->lanes[(start + i) % c->lane_count];
+    for (uint32_t i = 0; i < lane_count; i++) {
+        pr__claim_lane *lane = &c->lanes[(start + i) % lane_count];
         if (lane->source > PR__CLAIM_NOTHING && !lane->exhausted &&
             (!c->opt->lanes_max || lane->chosen.count > 0 || lane->passed > 0))
             TRY(take(c, lane, c->count_left, err));
     }
     uint32_t after = c->limited && c->last_lane != UINT32_MAX ? c->last_lane : start;
-    c->store->next_lane = (after + 1) % c->lane_count;
+    c->store->next_lane = (after + 1) % lane_count;
     return PR_OK;
 }
 

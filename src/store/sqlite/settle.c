@@ -300,7 +300,7 @@ pr_status pr__sqlite_renew(pr_store *base, pr__batch *batch, int64_t lease_ms, p
     pr_status status = pr__claimer_begin(store, batch->reader, NULL, &claimer, err);
     AUTO(pr__batch) scratch = claimer ? claimer->batch : NULL;
     (void)scratch; /* freed with what lies in it */
-    if (status == PR_OK)
+    if (status == PR_OK && claimer)
         status = renew_slices(claimer, batch, lease_ms, err);
     if (status != PR_OK || !claimer || !claimer->wrote) {
         pr__sqlite_rollback(&store->conn);
