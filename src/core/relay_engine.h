@@ -139,6 +139,8 @@ uint32_t pr__relay_random(pr_relay *relay);
 
 pr_status pr__relay_claim(pr_relay *relay, pr__work *work, bool parked, pr_error *err);
 pr_status pr__relay_settle(pr_relay *relay, pr__work *work, bool with_next, pr_error *err);
+/* Settle the slices that are done while others wait for slow outcomes; false: there is none. */
+bool pr__relay_settle_part(pr_relay *relay, pr__work *work, pr_status *ret_status, pr_error *err);
 pr_status pr__relay_renew(pr_relay *relay, pr__work *work, pr_error *err);
 pr_status pr__relay_promote(pr_relay *relay, uint32_t *ret_count, pr_error *err);
 pr_status pr__relay_turn_run(pr_relay *relay, pr__relay_turn turn, pr_error *err);

@@ -13,6 +13,7 @@
 
 #define BACKLOG_LIMIT_MS  2000
 #define BACKLOG_SHARE     20      /* counting takes at most 1/20 of the time */
+#define PART_US           50000   /* a part is looked for that often */
 #define BUSY_US           1000000 /* claim at the busy pace that long after a change */
 #define MAINTAIN_US       1000000
 #define BREAKER_MEMORY_US (600LL * 1000000)
@@ -270,23 +271,24 @@ static pr_status settle_failed(pr_relay *relay, pr__work *work, pr_status status
 {
     int64_t now_us = pr__relay_now(relay);
     bool expired = now_us >= work->lease_from_us + work->batch->lease_ms * 1000;
-    if (relay->stopping && now_us >= relay->stop_at_us)
+    bool last = relay->stopping && now_us >= relay->stop_at_us;
+    if (last)
         pr__error_copy(&relay->stop_error, why);
     /* Whoever takes an expired slice over sends it again; to keep it would help nobody when the
        call can never succeed, or when this is the end. */
-    if ((expired && why->retry == PR_RETRY_NEVER) || relay->once != PR__ONCE_OFF ||
-        (relay->stopping && now_us >= relay->stop_at_us))
+    if (work->phase == PR__WORK_DECIDED &&
+        ((expired && why->retry == PR_RETRY_NEVER) || relay->once != PR__ONCE_OFF || last))
         end_work(work);
     return store_failed(relay, status, why, err);
 }
 
-pr_status pr__relay_settle(pr_relay *relay, pr__work *work, bool with_next, pr_error *err)
+/* Settle a view of the work, which is all of it once everything is decided. */
+static pr_status settle_view(pr_relay *relay, pr__work *work, pr__batch *view, pr__work *target,
+                             pr_error *err)
 {
-    if (!work->closed)
-        pr__batch_close(work->batch);
-    work->closed = true;
-    pr__work *target = work->flying > 0 ? pr__relay_free_slot(relay) : work;
-    with_next = with_next && target && work->batch->slices;
+    if (view != work->batch || !work->closed)
+        pr__batch_close(view);
+    work->closed = view == work->batch;
     int64_t before_us = pr__relay_now(relay);
     uint64_t skipped[PR_LANES_MAX / 64];
     pr__claim_options opt = claim_options(relay, skipped, before_us);
@@ -296,33 +298,57 @@ pr_status pr__relay_settle(pr_relay *relay, pr__work *work, bool with_next, pr_e
     pr__batch *next = NULL;
     pr_error why = PR_ERROR_INIT;
     PR_FAULT("relay.before_settle");
-    pr_status status = pr__store_settle(relay->store, work->batch, with_next ? &opt : NULL, &report,
-                                        with_next ? &next : NULL, &why);
+    pr_status status = pr__store_settle(relay->store, view, target ? &opt : NULL, &report,
+                                        target ? &next : NULL, &why);
     PR_FAULT("relay.after_settle");
     if (status != PR_OK)
         return settle_failed(relay, work, status, &why, err);
     int64_t now_us = pr__relay_now(relay);
     relay->dirty = true;
-    note_lanes_done(relay, work->batch);
-    account(relay, work->batch, &report, now_us - work->claimed_at_us);
+    pr__work_viewed(work, view, /* settled= */ true);
+    note_lanes_done(relay, view);
+    account(relay, view, &report, now_us - work->claimed_at_us);
     schedule_next(relay, work, &report, now_us);
-    end_work(work);
+    if (work->phase == PR__WORK_DECIDED)
+        end_work(work);
     if (next)
         adopt(relay, target, next, before_us);
-    else if (with_next)
+    else if (target)
         found_nothing(relay, now_us);
     return PR_OK;
+}
+
+pr_status pr__relay_settle(pr_relay *relay, pr__work *work, bool with_next, pr_error *err)
+{
+    pr__work *target = work->flying > 0 ? pr__relay_free_slot(relay) : work;
+    bool claims = with_next && work->batch->slices;
+    pr__batch *view = pr__work_view(work, /* decided_only= */ false);
+    return settle_view(relay, work, view ? view : work->batch, claims ? target : NULL, err);
+}
+
+bool pr__relay_settle_part(pr_relay *relay, pr__work *work, pr_status *ret_status, pr_error *err)
+{
+    work->part_at_us = pr__relay_now(relay) + PART_US;
+    pr__batch *view = pr__work_view(work, /* decided_only= */ true);
+    if (!view)
+        return false;
+    *ret_status = settle_view(relay, work, view, NULL, err);
+    return true;
 }
 
 pr_status pr__relay_renew(pr_relay *relay, pr__work *work, pr_error *err)
 {
     int64_t before_us = pr__relay_now(relay);
     pr_error why = PR_ERROR_INIT;
+    pr__batch *view = pr__work_view(work, /* decided_only= */ false);
     PR_FAULT("relay.before_renew");
-    pr_status status = pr__store_renew(relay->store, work->batch, relay->opt.lease_ms, &why);
+    pr_status status =
+        pr__store_renew(relay->store, view ? view : work->batch, relay->opt.lease_ms, &why);
     PR_FAULT("relay.after_renew");
     if (status != PR_OK)
         return store_failed(relay, status, &why, err);
+    if (view)
+        pr__work_viewed(work, view, /* settled= */ false);
     set_lease(relay, work, before_us);
     for (uint32_t i = 0; i < work->batch->slice_count; i++) {
         if (work->batch->slices[i].fenced)

@@ -117,15 +117,17 @@ pr_status pr__relay_open(pr_relay *relay, pr__relay_transport *transport, pr_err
         return PR_OK;
     }
     int64_t now_us = pr__relay_now(relay);
-    bool blocked = transport->blocked;
-    transport_failed(relay, transport, status, why.message);
-    if (!pr__relay_any_up(relay) && !blocked) {
-        pr__relay_round_failed(relay, &why, now_us);
-        transport->retry_at_us = relay->backoff_until_us; /* one attempt a step */
-    } else {
+    if (transport->blocked) { /* its state tells when it takes something again */
+        transport->failures += transport->failures < UINT32_MAX;
         transport->retry_at_us = now_us + retry_wait_us(relay, transport->failures);
+    } else {
+        transport_failed(relay, transport, status, why.message);
+        transport->retry_at_us = now_us + retry_wait_us(relay, transport->failures);
+        if (!pr__relay_any_up(relay)) {
+            pr__relay_round_failed(relay, &why, now_us);
+            transport->retry_at_us = relay->backoff_until_us; /* one attempt a step */
+        }
     }
-    transport->blocked = blocked;
     pr__error_copy(err, &why);
     return status;
 }

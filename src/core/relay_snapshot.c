@@ -90,8 +90,10 @@ void pr__relay_publish_snapshot(pr_relay *relay)
     s->lanes_held = s->in_flight = 0;
     for (uint32_t i = 0; i < PR__RELAY_WORKS; i++) {
         const pr__work *work = &relay->works[i];
-        if (work->phase == PR__WORK_SENDING || work->phase == PR__WORK_DECIDED)
-            s->lanes_held += work->batch->slice_count;
+        if (work->phase != PR__WORK_SENDING && work->phase != PR__WORK_DECIDED)
+            continue;
+        for (uint32_t k = 0; k < work->batch->slice_count; k++)
+            s->lanes_held += !work->settled || !work->settled[k];
     }
     for (uint32_t i = 0; i < relay->transport_count; i++)
         s->in_flight += relay->transports[i].in_flight;

@@ -156,25 +156,31 @@ static bool may_claim_with(const pr_relay *relay, const pr__work *work, int64_t 
     return true;
 }
 
-static bool step_settle(pr_relay *relay, int64_t now_us, pr_status *ret_status, pr_error *err)
-{
-    for (uint32_t i = 0; i < PR__RELAY_WORKS; i++) {
-        pr__work *work = &relay->works[i];
-        if (work->phase != PR__WORK_DECIDED || store_rests(relay, now_us))
-            continue;
-        *ret_status = pr__relay_settle(relay, work, may_claim_with(relay, work, now_us), err);
-        return true;
-    }
-    return false;
-}
-
-/* ---- new work ---- */
-
 static bool straggles(const pr__work *work, const pr_relay *relay, int64_t now_us)
 {
     return work->flying > 0 &&
            now_us >= work->deadline_at_us - relay->opt.publish_deadline_ms * 1000 + OVERLAP_US;
 }
+
+static bool step_settle(pr_relay *relay, int64_t now_us, pr_status *ret_status, pr_error *err)
+{
+    for (uint32_t i = 0; i < PR__RELAY_WORKS; i++) {
+        pr__work *work = &relay->works[i];
+        if (store_rests(relay, now_us))
+            continue;
+        if (work->phase == PR__WORK_DECIDED) {
+            *ret_status = pr__relay_settle(relay, work, may_claim_with(relay, work, now_us), err);
+            return true;
+        }
+        if (work->phase == PR__WORK_SENDING && now_us >= work->part_at_us &&
+            straggles(work, relay, now_us) && !pr__work_has_ready(work) &&
+            pr__relay_settle_part(relay, work, ret_status, err))
+            return true;
+    }
+    return false;
+}
+
+/* ---- new work ---- */
 
 /* New work is begun when nothing in hand can go on but by waiting for slow outcomes. */
 static bool may_begin(pr_relay *relay, int64_t now_us)
@@ -206,10 +212,28 @@ static bool step_open(pr_relay *relay, int64_t now_us, pr_status *ret_status, pr
     return false;
 }
 
+static bool run_turn(pr_relay *relay, pr__relay_turn turn, int64_t now_us, pr_status *ret_status,
+                     pr_error *err)
+{
+    if (!turn_due(relay, turn, now_us))
+        return false;
+    *ret_status = pr__relay_turn_run(relay, turn, err);
+    return true;
+}
+
+/* Counting and checkpoints go on beside a round that waits for something. */
+static bool step_background(pr_relay *relay, int64_t now_us, pr_status *ret_status, pr_error *err)
+{
+    if (relay->stopping || relay->once != PR__ONCE_OFF)
+        return false;
+    return run_turn(relay, PR__TURN_BACKLOG, now_us, ret_status, err) ||
+           run_turn(relay, PR__TURN_MAINTAIN, now_us, ret_status, err);
+}
+
 static bool step_begin(pr_relay *relay, int64_t now_us, pr_status *ret_status, pr_error *err)
 {
     if (!may_begin(relay, now_us))
-        return false;
+        return step_background(relay, now_us, ret_status, err);
     if (relay->order_pending) {
         *ret_status = pr__relay_set_order(relay, err);
         return true;
@@ -221,10 +245,9 @@ static bool step_begin(pr_relay *relay, int64_t now_us, pr_status *ret_status, p
     }
     for (int i = 0; i < PR__TURN_COUNT; i++) {
         pr__relay_turn turn = (pr__relay_turn)(((int)relay->turn + i) % PR__TURN_COUNT);
-        if (!turn_due(relay, turn, now_us))
+        if (!run_turn(relay, turn, now_us, ret_status, err))
             continue;
         relay->turn = (pr__relay_turn)(((int)turn + 1) % PR__TURN_COUNT);
-        *ret_status = pr__relay_turn_run(relay, turn, err);
         return true;
     }
     if (now_us >= relay->probe_at_us && pr__relay_any_up(relay)) {
@@ -281,17 +304,20 @@ static int64_t poll_timeout_ms(const pr_relay *relay, int64_t now_us)
     return timeout_us <= 0 ? 0 : (timeout_us + 999) / 1000;
 }
 
+static int64_t background_at_us(const pr_relay *relay)
+{
+    if (relay->failures > 0)
+        return INT64_MAX;
+    return relay->dirty ? sooner(relay->backlog_at_us, relay->maintain_at_us)
+                        : relay->backlog_at_us;
+}
+
 static int64_t begin_at_us(const pr_relay *relay)
 {
     int64_t at = relay->promote_at_us;
     if (pr__relay_any_up(relay)) {
         at = sooner(at, sooner(relay->parked_at_us, relay->log_at_us));
         at = sooner(at, relay->probe_at_us);
-    }
-    if (relay->failures == 0) {
-        at = sooner(at, relay->backlog_at_us);
-        if (relay->dirty)
-            at = sooner(at, relay->maintain_at_us);
     }
     return later(at, relay->backoff_until_us);
 }
@@ -313,7 +339,9 @@ int64_t pr__relay_wait_us(pr_relay *relay, int64_t now_us)
     }
     if (relay->stopping)
         at = sooner(at, relay->stop_at_us);
-    else if (!in_hand && pr__relay_free_slot(relay))
+    else if (relay->once == PR__ONCE_OFF)
+        at = sooner(at, background_at_us(relay));
+    if (!relay->stopping && !in_hand && pr__relay_free_slot(relay))
         at = sooner(at, begin_at_us(relay));
     if (at == INT64_MAX)
         return IDLE_US;

@@ -144,6 +144,9 @@ void pr__work_load(pr__work *work, pr__batch *batch, const char *const *names, u
     work->batch = batch;
     work->flying = work->undecided = work->waiting = 0;
     work->closed = work->outage = false;
+    work->view = NULL;
+    work->settled = NULL;
+    work->part_at_us = INT64_MIN;
     work->deadline_at_us = INT64_MAX;
     for (uint32_t i = 0; i <= PR__WORK_TRANSPORTS_MAX; i++)
         work->ready[i] = empty_queue;
@@ -276,6 +279,79 @@ void pr__work_sent(pr__work *work, uint32_t index, int64_t now_us, int64_t deadl
     work->flying++;
     if (now_us + deadline_us < work->deadline_at_us)
         work->deadline_at_us = now_us + deadline_us;
+}
+
+/* ---- parts ---- */
+
+static bool make_view(pr__work *work)
+{
+    if (work->view)
+        return true;
+    pr__arena *arena = work->batch->arena;
+    pr__batch *view = pr__arena_alloc(arena, sizeof *view);
+    bool *settled = pr__arena_alloc(arena, work->batch->slice_count * sizeof *settled);
+    work->view_items = pr__arena_alloc(arena, work->batch->item_count * sizeof *work->view_items);
+    work->view_slices =
+        pr__arena_alloc(arena, work->batch->slice_count * sizeof *work->view_slices);
+    if (!view || !settled || !work->view_items || !work->view_slices)
+        return false;
+    *view = *work->batch;
+    view->items = pr__arena_alloc(arena, work->batch->item_count * sizeof *view->items);
+    view->slices = pr__arena_alloc(arena, work->batch->slice_count * sizeof *view->slices);
+    if (!view->items || !view->slices)
+        return false;
+    work->view = view;
+    work->settled = settled;
+    return true;
+}
+
+/* Slices of which nothing is decided are no part; nor are those that were settled before. */
+static bool is_part(const pr__work *work, uint32_t slice, bool decided_only)
+{
+    if (work->settled[slice])
+        return false;
+    for (uint32_t i = 0; decided_only && i < work->batch->item_count; i++) {
+        if (work->batch->items[i].slice == slice && !work->items[i].decided)
+            return false;
+    }
+    return true;
+}
+
+pr__batch *pr__work_view(pr__work *work, bool decided_only)
+{
+    if (!decided_only && !work->settled)
+        return work->batch;
+    if (!work->batch->slices || work->batch->slice_count < 2 || !make_view(work))
+        return NULL;
+    pr__batch *view = work->view;
+    view->slice_count = view->item_count = 0;
+    for (uint32_t s = 0; s < work->batch->slice_count; s++) {
+        if (!is_part(work, s, decided_only))
+            continue;
+        view->slices[view->slice_count] = work->batch->slices[s];
+        work->view_slices[view->slice_count] = s;
+        for (uint32_t i = 0; i < work->batch->item_count; i++) {
+            if (work->batch->items[i].slice != s)
+                continue;
+            work->view_items[view->item_count] = i;
+            view->items[view->item_count] = work->batch->items[i];
+            view->items[view->item_count++].slice = view->slice_count;
+        }
+        view->slice_count++;
+    }
+    return view->slice_count > 0 ? view : NULL;
+}
+
+void pr__work_viewed(pr__work *work, const pr__batch *view, bool settled)
+{
+    if (view == work->batch)
+        return;
+    for (uint32_t s = 0; s < view->slice_count; s++) {
+        work->batch->slices[work->view_slices[s]] = view->slices[s];
+        work->settled[work->view_slices[s]] |= settled;
+    }
+    for (uint32_t i = 0; i < view->item_count; i++)
+        work->batch->items[work->view_items[i]].fenced = view->items[i].fenced;
 }
 
 bool pr__work_has_ready(const pr__work *work)

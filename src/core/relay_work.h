@@ -68,8 +68,12 @@ typedef struct pr__work {
     int64_t renew_at_us;
     int64_t deadline_at_us; /* when the next flying one may be overdue; INT64_MAX = none flies */
     bool closed;            /* the order rules were applied */
-    bool outage;            /* a transport failed it */
-    uint32_t waiting;       /* left unsent because a lane's cap is reached */
+    pr__batch *view;        /* what pr__work_view gave, in the batch's arena */
+    uint32_t *view_items, *view_slices; /* where its items and slices are in the batch */
+    bool *settled;                      /* by slice; NULL = none was settled yet */
+    int64_t part_at_us;                 /* when settling a part is tried again */
+    bool outage;                        /* a transport failed it */
+    uint32_t waiting;                   /* left unsent because a lane's cap is reached */
 } pr__work;
 
 /* Take a batch over. On NOMEM everything in it is decided as not sent; the batch is the work's
@@ -92,6 +96,12 @@ void pr__work_decide(pr__work *work, uint32_t index, pr__result result);
 void pr__work_leave_unsent(pr__work *work, uint32_t slice);
 
 void pr__work_sent(pr__work *work, uint32_t index, int64_t now_us, int64_t deadline_us);
+/* What the store is to be called with: everything that was not settled before, or, decided_only,
+   the slices in which everything is decided while others still wait. NULL: there is none, or no
+   memory for it. It is the batch itself as long as nothing was settled apart. */
+pr__batch *pr__work_view(pr__work *work, bool decided_only);
+/* After that call: what it said of the slices; settled: they are done with. */
+void pr__work_viewed(pr__work *work, const pr__batch *view, bool settled);
 /* Is anything ready that no transport has yet? */
 bool pr__work_has_ready(const pr__work *work);
 const pr__work_destination *pr__work_destination_of(const pr__work *work, uint32_t index);
