@@ -205,8 +205,9 @@ static pr_status check_sequence(pr__sqlite_conn *conn, pr_error *err)
 {
     int64_t sequence = 0;
     int64_t highest = 0;
-    TRY(pr__sqlite_int(conn, SQL_SEQUENCE, &sequence, NULL, err, ""));
+    /* the highest id first: what others insert meanwhile moves the sequence on, never back */
     TRY(pr__sqlite_int(conn, SQL_HIGHEST, &highest, NULL, err, ""));
+    TRY(pr__sqlite_int(conn, SQL_SEQUENCE, &sequence, NULL, err, ""));
     if (sequence >= highest)
         return PR_OK;
     return pr__fail(err, PR_E_SCHEMA, ORIGIN,
