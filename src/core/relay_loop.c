@@ -80,6 +80,15 @@ static pr_status once_promote(pr_relay *relay, pr_error *err)
     return status;
 }
 
+static bool in_hand(const pr_relay *relay)
+{
+    for (uint32_t i = 0; i < PR__RELAY_WORKS; i++) {
+        if (relay->works[i].phase == PR__WORK_SENDING || relay->works[i].phase == PR__WORK_DECIDED)
+            return true;
+    }
+    return false;
+}
+
 /* Parked rows first: what they free goes on behind them. */
 static pr_status once_parked(pr_relay *relay, bool *ret_called, pr_error *err)
 {
@@ -97,10 +106,12 @@ static pr_status once_parked(pr_relay *relay, bool *ret_called, pr_error *err)
 
 static pr_status once_log(pr_relay *relay, bool *ret_called, pr_error *err)
 {
-    if (!pr__relay_any_up(relay) || relay->log_at_us > pr__relay_now(relay) ||
-        relay->once_claimed >= relay->once_limit) {
+    bool rests = relay->log_at_us > pr__relay_now(relay);
+    if (!pr__relay_any_up(relay) || relay->once_claimed >= relay->once_limit ||
+        (rests && !in_hand(relay)))
         relay->once = PR__ONCE_DONE;
-        *ret_called = false;
+    if (rests || relay->once == PR__ONCE_DONE) {
+        *ret_called = false; /* an overlapping claim may find all lanes held by this very relay */
         return PR_OK;
     }
     return pr__relay_turn_run(relay, PR__TURN_LOG, err);
@@ -124,15 +135,6 @@ pr_status pr__relay_once_turn(pr_relay *relay, bool *ret_called, pr_error *err)
     }
     *ret_called = false;
     return PR_OK;
-}
-
-static bool in_hand(const pr_relay *relay)
-{
-    for (uint32_t i = 0; i < PR__RELAY_WORKS; i++) {
-        if (relay->works[i].phase == PR__WORK_SENDING || relay->works[i].phase == PR__WORK_DECIDED)
-            return true;
-    }
-    return false;
 }
 
 static void once_begin(pr_relay *relay)
