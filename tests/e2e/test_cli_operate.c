@@ -78,7 +78,8 @@ static void relay_to_nowhere(void **state)
     expect(4, "", "migrate", "relay", "--once", "--to", "empty.db");
     expect(2, "", "longer than 31 bytes", "relay", "--to",
            "a-name-that-is-far-too-long-for-a-scheme=to.db");
-    expect(2, "", "", "relay", "--once", "--to", "a=to.db", "--to", "a=to.db");
+    expect(2, "", "two transports are named", "relay", "--once", "--to", "a=to.db", "--to",
+           "a=to.db");
     folder_leave(&here);
 }
 
