@@ -28,7 +28,6 @@
 #define ORDERS_MIN     100
 #define KILLS          4
 #define KILLS_QUICK    3
-#define RATE_MIN       400 /* messages a second: slow enough to watch */
 #define DEADLINE_US    60000000
 #define LOOK_US        10000 /* between two looks at the progress */
 #define DARK_PART      20    /* so many parts of the orders are placed while no relay runs */
@@ -248,14 +247,14 @@ static pr_status kill_relay(demo *of, pr_error *err)
             return pr__fail(err, PR_E_BACKEND, ORIGIN,
                             "the relay could not be caught with a message in flight");
         if (!killed)
-            TRY(pr__shop_place(&of->shop, err));
+            TRY(place_until(of, of->shop.placed + 5, err));
         TRY(look(of, &drained, err));
     }
     memcpy(of->sample_id, of->relay.caught[0], PR_UUID_TEXT_SIZE);
     tell(of,
          "  kill -9 of relay %d: %zu messages stood in billing.db, none of them settled in "
          "orders.db",
-         (int)pid, of->relay.caught_count);
+         (int)pid, of->relay.arrived_count);
     return PR_OK;
 }
 
@@ -293,7 +292,6 @@ static pr_status open_all(demo *of, pr_error *err)
     of->relay.orders_path = of->orders_path;
     of->relay.billing_path = of->billing_path;
     of->relay.log_path = of->log_path;
-    of->relay.rate = (double)of->orders / 3 > RATE_MIN ? (double)of->orders / 3 : RATE_MIN;
     return pr__demo_relay_open(&of->relay, err);
 }
 

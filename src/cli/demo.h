@@ -80,7 +80,6 @@ typedef struct pr__demo_relay {
     const char *orders_path;
     const char *billing_path;
     const char *log_path;
-    double rate;
     pid_t pid;      /* 0 = none runs */
     uint32_t count; /* how many were started */
     uint32_t kills;
@@ -88,6 +87,7 @@ typedef struct pr__demo_relay {
     struct sqlite3 *billing;
     char caught[PR__CAUGHT_MAX][PR_UUID_TEXT_SIZE]; /* in flight when it was killed last */
     size_t caught_count;
+    size_t arrived_count; /* of them, that the receiver had committed */
 } pr__demo_relay;
 
 pr_status pr__demo_relay_open(pr__demo_relay *relay, pr_error *err);

@@ -20,12 +20,13 @@
 #include "base/time.h"
 #include "cli/demo.h"
 
-#define ORIGIN        "demo"
-#define BUSY_MS       10000
-#define TRY_US        300   /* between two looks */
-#define CATCH_FOR_US  30000 /* without anything in flight: give up for now */
-#define APPEND_MAX_US 3000000
-#define STOP_MAX_US   5000000
+#define ORIGIN          "demo"
+#define BUSY_MS         10000
+#define TRY_US          300   /* between two looks */
+#define CATCH_FOR_US    30000 /* without anything in flight: give up for now */
+#define APPEND_MAX_US   3000000
+#define APPEND_QUIET_US 200000
+#define STOP_MAX_US     5000000
 
 /* The messages of the slices that the relay of this owner holds now. */
 static const char in_flight[] =
@@ -77,15 +78,15 @@ static int spawn(pr__demo_relay *relay, char *const *argv)
 
 pr_status pr__demo_relay_start(pr__demo_relay *relay, pr_error *err)
 {
-    char owner[32], rate[32], parent[32], target[PR__DEMO_PATH_SIZE + 32];
+    char owner[32], parent[32], target[PR__DEMO_PATH_SIZE + 32];
     relay->count++;
     owner_name(relay, owner);
-    pr__format(rate, sizeof(rate), "%.0f", relay->rate);
     pr__format(parent, sizeof(parent), "%d", (int)getpid());
     pr__format(target, sizeof(target), PR__DEMO_TRANSPORT "=sqlite:%s", relay->billing_path);
+    /* it looks now and then, so that there is something in a slice */
     const char *arguments[] = {"postroom", "relay", "--store",   relay->orders_path,
                                "--to",     target,  "--lease",   "1s",
-                               "--batch",  "40",    "--rate",    rate,
+                               "--batch",  "40",    "--poll",    "50ms",
                                "--grace",  "3s",    "--owner",   owner,
                                "--parent", parent,  "--verbose", NULL};
     char *argv[sizeof(arguments) / sizeof(arguments[0])];
@@ -147,16 +148,22 @@ static pr_status count_caught(pr__demo_relay *relay, sqlite3 *db, const char *sq
     return PR_OK;
 }
 
-/* Holding the lock: wait until the slice stands at the receiver. */
+/* Holding the lock: wait until the slice stands at the receiver, or no more of it comes because the
+   relay has begun to wait for the lock. */
 static pr_status wait_for_append(pr__demo_relay *relay, size_t *ret_arrived, pr_error *err)
 {
-    int64_t until_us = pr__monotonic_us() + APPEND_MAX_US;
-    size_t arrived = 0;
+    int64_t until_us = pr__monotonic_us() + APPEND_MAX_US, grown_us = pr__monotonic_us();
+    size_t arrived = 0, before = 0;
     do {
         TRY(count_caught(relay, relay->billing,
                          "SELECT count(*) FROM postroom_outbox WHERE message_id = ?1", &arrived,
                          err));
         if (arrived == relay->caught_count)
+            break;
+        if (arrived > before)
+            grown_us = pr__monotonic_us();
+        before = arrived;
+        if (arrived > 0 && pr__monotonic_us() - grown_us > APPEND_QUIET_US)
             break;
         TRY(check_alive(relay, err));
         pr__sleep_us(TRY_US);
@@ -185,6 +192,7 @@ static pr_status kill_locked(pr__demo_relay *relay, bool *ret_killed, pr_error *
         return PR_OK;
     kill_now(relay);
     relay->kills++;
+    relay->arrived_count = arrived;
     *ret_killed = true;
     return PR_OK;
 }
