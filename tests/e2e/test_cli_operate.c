@@ -231,8 +231,8 @@ static void dead_letters(void **state)
            "to.db");
     expect(0, id, "", "outbox", "list", "--state", "failed");
     expect(0, "failed", "", "explain", id);
-    expect(4, "", "", "dead", "redrive", id, "--reason", "too early");
-    expect(4, "", "", "dead", "discard", id, "--reason", "too early");
+    expect(4, "", "is failed, not dead", "dead", "redrive", id, "--reason", "too early");
+    expect(4, "", "is failed, not dead", "dead", "discard", id, "--reason", "too early");
     change("from.db", "UPDATE postroom_outbox_parked SET next_attempt_at = 0");
     expect(5, NULL, NULL, "relay", "--once", "--to", "to.db", "--retry-max", "0");
     expect(0, id, "", "dead", "list");

@@ -42,7 +42,7 @@ static void migrate_repeats_and_prints(void **state)
     result_done(&r);
     expect(0, "already", "", "migrate", "--store", "b.db");
     expect(0, "pending", "", "status", "--store", "b.db");
-    expect(1, "", "", "migrate", "--store", "no/such/folder/a.db");
+    expect(1, "", "look at the path", "migrate", "--store", "no/such/folder/a.db");
     folder_leave(&here);
 }
 
