@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-#define RELAYS    2
+#define RELAYS 2
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define RUNS 500 /* they take ten times as long */
 #else
