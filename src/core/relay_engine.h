@@ -90,8 +90,9 @@ struct pr_relay {
     int64_t log_at_us, probe_at_us, parked_at_us, promote_at_us, backlog_at_us, maintain_at_us;
     int64_t busy_until_us; /* claim at the busy pace until then */
     int64_t backoff_until_us;
-    uint32_t failures;    /* rounds in a row */
-    char failed_why[128]; /* the last one, for the health */
+    uint32_t failures;          /* rounds in a row */
+    pr__relay_turn failed_turn; /* what failed last: its success ends the row */
+    char failed_why[128];       /* the last one, for the health */
     uint32_t poll_turn;
 
     /* lanes that wait because too much of theirs is parked for a destination that is down */
@@ -131,7 +132,8 @@ int64_t pr__relay_now(const pr_relay *relay);
 pr_status pr__relay_advance(pr_relay *relay, int64_t *ret_wait_us, pr_error *err);
 bool pr__relay_any_up(const pr_relay *relay);
 /* A round failed: counts, and no call of the store is made before the backoff is over. */
-void pr__relay_round_failed(pr_relay *relay, const pr_error *why, int64_t now_us);
+void pr__relay_round_failed(pr_relay *relay, pr__relay_turn turn, const pr_error *why,
+                            int64_t now_us);
 int64_t pr__relay_wait_us(pr_relay *relay, int64_t now_us);
 uint32_t pr__relay_random(pr_relay *relay);
 

@@ -142,7 +142,7 @@ pr_status pr__relay_count_lane(pr_relay *relay, uint32_t lane, pr_error *err)
     int64_t now_us = pr__relay_now(relay);
     if (status != PR_OK) {
         relay->lane_counted_at_us[lane] = INT64_MIN;
-        pr__relay_round_failed(relay, &why, now_us);
+        pr__relay_round_failed(relay, PR__TURN_LOG, &why, now_us);
         pr__error_copy(err, &why);
         return status;
     }

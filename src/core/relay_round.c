@@ -37,16 +37,25 @@ static void found_nothing(pr_relay *relay, int64_t now_us)
     }
 }
 
-static void round_good(pr_relay *relay)
+/* Only what failed can show that it works again: with the database locked by others, looking for
+   parked rows succeeds all the while. */
+static void works(pr_relay *relay, pr__relay_turn turn)
 {
-    relay->failures = 0;
+    if (turn == relay->failed_turn)
+        relay->failures = 0;
+}
+
+static void round_good(pr_relay *relay, pr__relay_turn turn)
+{
+    works(relay, turn);
     relay->now.first_round_done = true;
     relay->now.last_round_at_us = relay->opt.clock->wall_us(relay->opt.clock->user);
 }
 
-static pr_status store_failed(pr_relay *relay, pr_status status, const pr_error *why, pr_error *err)
+static pr_status store_failed(pr_relay *relay, pr__relay_turn turn, pr_status status,
+                              const pr_error *why, pr_error *err)
 {
-    pr__relay_round_failed(relay, why, pr__relay_now(relay));
+    pr__relay_round_failed(relay, turn, why, pr__relay_now(relay));
     pr__error_copy(err, why);
     return status;
 }
@@ -142,8 +151,9 @@ pr_status pr__relay_claim(pr_relay *relay, pr__work *work, bool parked, pr_error
     pr_status status = parked ? pr__store_claim_parked(relay->store, &opt, &batch, &why)
                               : pr__store_claim(relay->store, &opt, &batch, &why);
     PR_FAULT("relay.after_claim");
+    pr__relay_turn turn = parked ? PR__TURN_PARKED : PR__TURN_LOG;
     if (status != PR_OK)
-        return store_failed(relay, status, &why, err);
+        return store_failed(relay, turn, status, &why, err);
     int64_t now_us = pr__relay_now(relay);
     if (batch) {
         adopt(relay, work, batch, before_us);
@@ -151,7 +161,7 @@ pr_status pr__relay_claim(pr_relay *relay, pr__work *work, bool parked, pr_error
             relay->parked_at_us = now_us; /* once more, until none is due */
         return PR_OK;
     }
-    round_good(relay);
+    round_good(relay, turn);
     if (parked)
         relay->ask_due = true;
     else
@@ -226,6 +236,11 @@ static void note_lanes_done(pr_relay *relay, const pr__batch *batch)
     }
 }
 
+static pr__relay_turn turn_of(const pr__work *work)
+{
+    return work->batch->slices ? PR__TURN_LOG : PR__TURN_PARKED;
+}
+
 /* When the next round of this kind comes. */
 static void schedule_next(pr_relay *relay, const pr__work *work, const pr__settle_report *report,
                           int64_t now_us)
@@ -234,14 +249,15 @@ static void schedule_next(pr_relay *relay, const pr__work *work, const pr__settl
                         report->expired + report->held + report->fenced_slices +
                         report->fenced_items >
                     0;
+    pr__relay_turn turn = turn_of(work);
     bool outage = work->outage && !progress && work->waiting == 0;
     if (outage) {
         pr_error why = PR_ERROR_INIT;
         (void)pr__fail(&why, PR_E_BACKEND, "relay",
                        "nothing of this round was delivered, its messages wait");
-        pr__relay_round_failed(relay, &why, now_us);
+        pr__relay_round_failed(relay, turn, &why, now_us);
     } else {
-        round_good(relay);
+        round_good(relay, turn);
     }
     if (!work->batch->slices) {
         relay->parked_at_us = report->published > 0 || work->batch->more
@@ -271,6 +287,7 @@ static pr_status settle_failed(pr_relay *relay, pr__work *work, pr_status status
 {
     int64_t now_us = pr__relay_now(relay);
     bool expired = now_us >= work->lease_from_us + work->batch->lease_ms * 1000;
+    pr__relay_turn turn = turn_of(work);
     bool last = relay->stopping && now_us >= relay->stop_at_us;
     if (last)
         pr__error_copy(&relay->stop_error, why);
@@ -279,7 +296,7 @@ static pr_status settle_failed(pr_relay *relay, pr__work *work, pr_status status
     if (work->phase == PR__WORK_DECIDED &&
         ((expired && why->retry == PR_RETRY_NEVER) || relay->once != PR__ONCE_OFF || last))
         end_work(work);
-    return store_failed(relay, status, why, err);
+    return store_failed(relay, turn, status, why, err);
 }
 
 /* Settle a view of the work, which is all of it once everything is decided. */
@@ -346,7 +363,7 @@ pr_status pr__relay_renew(pr_relay *relay, pr__work *work, pr_error *err)
         pr__store_renew(relay->store, view ? view : work->batch, relay->opt.lease_ms, &why);
     PR_FAULT("relay.after_renew");
     if (status != PR_OK)
-        return store_failed(relay, status, &why, err);
+        return store_failed(relay, turn_of(work), status, &why, err);
     if (view)
         pr__work_viewed(work, view, /* settled= */ false);
     set_lease(relay, work, before_us);
@@ -378,7 +395,8 @@ pr_status pr__relay_promote(pr_relay *relay, uint32_t *ret_count, pr_error *err)
         pr__store_promote(relay->store, relay->opt.batch_max, &count, &next_ms, &why);
     PR_FAULT("relay.after_promote");
     if (status != PR_OK)
-        return store_failed(relay, status, &why, err);
+        return store_failed(relay, PR__TURN_PROMOTE, status, &why, err);
+    works(relay, PR__TURN_PROMOTE);
     int64_t now_us = pr__relay_now(relay);
     relay->promote_at_us =
         count >= relay->opt.batch_max ? now_us : next_look_us(relay, next_ms, now_us);
@@ -396,7 +414,7 @@ pr_status pr__relay_ask_due(pr_relay *relay, pr_error *err)
     pr_error why = PR_ERROR_INIT;
     pr_status status = pr__store_parked_due(relay->store, PR_READER_RELAY, &next_ms, &why);
     if (status != PR_OK)
-        return store_failed(relay, status, &why, err);
+        return store_failed(relay, PR__TURN_PARKED, status, &why, err);
     relay->ask_due = false;
     relay->parked_at_us = next_look_us(relay, next_ms, pr__relay_now(relay));
     return PR_OK;
@@ -461,7 +479,7 @@ pr_status pr__relay_probe(pr_relay *relay, pr_error *err)
     pr_error why = PR_ERROR_INIT;
     pr_status status = pr__store_changed(relay->store, &changed, &why);
     if (status != PR_OK)
-        return store_failed(relay, status, &why, err);
+        return store_failed(relay, PR__TURN_LOG, status, &why, err);
     int64_t now_us = pr__relay_now(relay);
     relay->probe_at_us = now_us + relay->opt.poll_idle_ms * 1000;
     if (changed) {
@@ -478,7 +496,7 @@ pr_status pr__relay_set_order(pr_relay *relay, pr_error *err)
     pr_status status =
         pr__store_reader_set_order(relay->store, PR_READER_RELAY, relay->opt.order, &why);
     if (status != PR_OK)
-        return store_failed(relay, status, &why, err);
+        return store_failed(relay, PR__TURN_LOG, status, &why, err);
     relay->order_pending = false;
     return PR_OK;
 }

@@ -124,7 +124,7 @@ pr_status pr__relay_open(pr_relay *relay, pr__relay_transport *transport, pr_err
         transport_failed(relay, transport, status, why.message);
         transport->retry_at_us = now_us + retry_wait_us(relay, transport->failures);
         if (!pr__relay_any_up(relay)) {
-            pr__relay_round_failed(relay, &why, now_us);
+            pr__relay_round_failed(relay, PR__TURN_LOG, &why, now_us);
             transport->retry_at_us = relay->backoff_until_us; /* one attempt a step */
         }
     }

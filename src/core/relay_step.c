@@ -38,13 +38,15 @@ bool pr__relay_any_up(const pr_relay *relay)
     return false;
 }
 
-void pr__relay_round_failed(pr_relay *relay, const pr_error *why, int64_t now_us)
+void pr__relay_round_failed(pr_relay *relay, pr__relay_turn turn, const pr_error *why,
+                            int64_t now_us)
 {
     const pr__backoff backoff = {.initial_ms = relay->opt.poll_idle_ms,
                                  .max_ms = relay->opt.round_backoff_max_ms,
                                  .jitter_percent = relay->opt.jitter_percent};
     if (relay->failures < UINT32_MAX)
         relay->failures++;
+    relay->failed_turn = turn;
     relay->backoff_until_us =
         now_us + pr__backoff_ms(&backoff, relay->failures, pr__relay_random(relay)) * 1000;
     pr__format(relay->failed_why, sizeof relay->failed_why, "%s", why->message);

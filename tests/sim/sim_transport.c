@@ -48,11 +48,15 @@ static void watch(sim_transport *transport, const sim_row *row, bool arrives)
     const sim_transport *t = transport;
     do {
         for (uint32_t i = 0; i < t->flying_count; i++) {
+            /* what it gave up, or what another holder brought to its end meanwhile, may linger */
+            const sim_flying *old = &t->flying[i];
             bool given_up =
-                t->overdue_us > 0 && world->now_us - t->flying[i].sent_at_us >= t->overdue_us;
+                (t->overdue_us > 0 && world->now_us - old->sent_at_us >= t->overdue_us) ||
+                old->row->place == SIM_PUBLISHED;
             if (!given_up && strcmp(t->flying[i].row->key, row->key) == 0)
-                fail_msg("two of key '%s' fly at once: %lld and %lld", row->key,
-                         (long long)t->flying[i].row->id, (long long)row->id);
+                fail_msg("two of key '%s' fly at once: %lld (%d, state %d) and %lld", row->key,
+                         (long long)t->flying[i].row->id, (int)t->flying[i].row->place,
+                         (int)t->flying[i].row->state, (long long)row->id);
         }
         t = t->group_next;
     } while (t && t != transport);

@@ -1,0 +1,201 @@
+/*
+ * The relay in threads: started and stopped, woken, asked from outside, stopped by a signal.
+ */
+#include <signal.h>
+
+#include "sim/live.h"
+
+#include "base/time.h"
+
+/* Nothing is sent unless it is started; started twice, one runs. */
+static void test_started(void **state)
+{
+    live *at = *state;
+    live_relay *it = live_relay_new(at, 0, (pr_relay_options){0});
+    live_enqueue(at, 1, 10, LIVE_TOPIC);
+    assert_int_equal(live_received_count(at), 0);
+    assert_int_equal(live_number(at, "SELECT count(*) FROM postroom_outbox_claim WHERE kind = 1"),
+                     0);
+    live_start(it);
+    live_wait_received(at, 10);
+    pr_error err = PR_ERROR_INIT;
+    uint64_t published;
+    int64_t wait_ms;
+    check_error(pr_relay_run(it->relay, &err), &err, PR_E_STATE, "it runs already", "run");
+    pr_error_clear(&err);
+    check_error(pr_relay_run_once(it->relay, &published, &err), &err, PR_E_STATE, "one runs",
+                "run once");
+    pr_error_clear(&err);
+    check_error(pr_relay_step(it->relay, &wait_ms, &err), &err, PR_E_STATE, "one runs", "step");
+    live_stop(it);
+    check_ok(it->status, &it->err, "run");
+    live_wait_state(at, "published", 10);
+    assert_int_equal(live_check(at), 0);
+}
+
+/* Stopped before it is run: it does not run; nothing is sent. */
+static void test_stopped_before(void **state)
+{
+    live *at = *state;
+    live_relay *it = live_relay_new(at, 0, (pr_relay_options){0});
+    live_enqueue(at, 1, 1, LIVE_TOPIC);
+    pr_relay_stop(it->relay);
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_relay_run(it->relay, &err), &err, "run");
+    assert_int_equal(live_received_count(at), 0);
+}
+
+/* Woken after a commit it comes before the next poll, which is far away here. */
+static void test_wake(void **state)
+{
+    live *at = *state;
+    live_relay *it = live_relay_new(at, 0,
+                                    (pr_relay_options){.poll_idle_ms = 20000,
+                                                       .probe_max_ms = 20000,
+                                                       .round_backoff_max_ms = 20000});
+    live_start(it);
+    pr_relay_snapshot snapshot = {.size = sizeof snapshot};
+    int64_t until_ms = live_now_ms() + LIVE_WAIT_MS;
+    do {
+        live_pause();
+        assert_int_equal(pr_relay_snapshot_get(it->relay, &snapshot, NULL), PR_OK);
+    } while (!snapshot.first_round_done && live_now_ms() < until_ms);
+    pr__sleep_us(1300000); /* its busy second is over: it sleeps now, for 20 s if nobody wakes it */
+    for (uint32_t i = 1; i <= 5; i++) {
+        live_enqueue(at, 1, 1, LIVE_TOPIC);
+        int64_t began_ms = live_now_ms();
+        pr_relay_wake(it->relay);
+        live_wait_received(at, i);
+        assert_true(live_now_ms() - began_ms < 10000);
+    }
+    live_stop(it);
+    check_ok(it->status, &it->err, "run");
+}
+
+static pr_relay *signalled; /* what the handler stops; one thread sets it, before the signal */
+
+static void on_signal(int number)
+{
+    (void)number;
+    pr_relay_stop(signalled);
+}
+
+static void test_signal(void **state)
+{
+    live *at = *state;
+    live_relay *it = live_relay_new(at, 0, (pr_relay_options){0});
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    signalled = it->relay;
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    live_start(it);
+    live_enqueue(at, 1, 100, LIVE_TOPIC);
+    live_wait_received(at, 100);
+    assert_int_equal(pthread_kill(it->thread, SIGUSR1), 0);
+    pthread_join(it->thread, NULL);
+    it->runs = false;
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    check_ok(it->status, &it->err, "run");
+    live_wait_state(at, "published", 100);
+}
+
+/* Stop waits for the round in hand; what it could not send is free for the next relay at once. */
+static void test_stop_releases(void **state)
+{
+    live *at = *state;
+    live_relay *it = live_relay_new(
+        at, 0,
+        (pr_relay_options){.lease_ms = 600000, .messages_per_second = 20, .stop_grace_ms = 300});
+    live_enqueue(at, -1, 200, LIVE_TOPIC);
+    live_start(it);
+    live_wait_received(at, 2);
+    int64_t began_ms = live_now_ms();
+    live_stop(it);
+    check_ok(it->status, &it->err, "run");
+    assert_true(live_now_ms() - began_ms < 10000);
+    live_relay *next = live_relay_new(at, 1, (pr_relay_options){0});
+    uint64_t published = 0;
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_relay_run_once(next->relay, &published, &err), &err, "run once");
+    assert_true(published >= 180 && published <= 198);
+    live_wait_state(at, "published", 200);
+    assert_int_equal(live_check(at), 0);
+}
+
+typedef struct asker {
+    pr_relay *relay;
+    atomic_bool stop;
+    uint64_t asked;
+} asker;
+
+static void *ask(void *user)
+{
+    asker *it = user;
+    while (!atomic_load(&it->stop)) {
+        pr_relay_snapshot snapshot = {.size = sizeof snapshot};
+        it->asked += pr_relay_snapshot_get(it->relay, &snapshot, NULL) == PR_OK;
+        pr_relay_wake(it->relay);
+    }
+    return NULL;
+}
+
+/* Asked and woken from other threads all the while. */
+static void test_asked(void **state)
+{
+    live *at = *state;
+    live_relay *it = live_relay_new(at, 0, (pr_relay_options){.batch_max = 20});
+    asker askers[2] = {{.relay = it->relay}, {.relay = it->relay}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
+    live_start(it);
+    for (int i = 0; i < 30; i++)
+        live_enqueue(at, i % 4, 10, LIVE_TOPIC);
+    live_wait_received(at, 300);
+    live_stop(it);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&askers[i].stop, true);
+        pthread_join(threads[i], NULL);
+        assert_true(askers[i].asked > 0);
+    }
+    pr_relay_snapshot snapshot = {.size = sizeof snapshot};
+    assert_int_equal(pr_relay_snapshot_get(it->relay, &snapshot, NULL), PR_OK);
+    assert_int_equal(snapshot.published, 300);
+    assert_false(snapshot.running);
+    assert_int_equal(live_check(at), 0);
+}
+
+/* Two relays in two threads share the work of one store: each message once, each key in order. */
+static void test_two(void **state)
+{
+    live *at = *state;
+    live_relay *one = live_relay_new(at, 0, (pr_relay_options){.batch_max = 50});
+    live_relay *two = live_relay_new(at, 1, (pr_relay_options){.batch_max = 50});
+    live_start(one);
+    live_start(two);
+    for (int i = 0; i < 60; i++)
+        live_enqueue(at, i % 12 - 2 < 0 ? -1 : i % 12, 25, LIVE_TOPIC);
+    live_wait_received(at, 1500);
+    live_wait_state(at, "published", 1500);
+    live_stop(one);
+    live_stop(two);
+    assert_int_equal(live_check(at), 0);
+    pr_relay_snapshot a = {.size = sizeof a}, b = {.size = sizeof b};
+    assert_int_equal(pr_relay_snapshot_get(one->relay, &a, NULL), PR_OK);
+    assert_int_equal(pr_relay_snapshot_get(two->relay, &b, NULL), PR_OK);
+    assert_int_equal(a.published + b.published, 1500);
+    assert_int_equal(a.fenced + b.fenced, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_started, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_stopped_before, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_wake, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_signal, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_stop_releases, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_asked, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_two, live_setup, live_teardown),
+    };
+    return RUN_TESTS(tests);
+}
