@@ -67,8 +67,8 @@ static void test_takeover(void **state)
     assert_int_equal(live_check(at), 0);
 }
 
-/* An unknown transport fails that message alone; its key waits, others do not; when it dies, the key
-   goes on. */
+/* An unknown transport fails that message alone; its key waits, others do not; when it dies, the
+   key goes on. */
 static void test_fails_and_frees(void **state)
 {
     live *at = *state;
