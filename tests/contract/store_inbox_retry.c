@@ -181,6 +181,10 @@ void case_what_an_operator_holds_stays(void **state)
     run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 1 WHERE message_id = '3'");
     assert_null(inbox_claim_all(store_at(fix, 0))); /* not even a takeover */
     assert_int_equal(inbox_due_ms(store_at(fix, 0), PR_ORDER_HOLD), -1);
+    assert_true(inbox_park_row(fix, "5", "c", PR_STATE_HELD, 0));
+    assert_true(inbox_park_row(fix, "6", "c", PR_STATE_FAILED, 0));
+    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 1 WHERE message_id = '5'");
+    assert_null(inbox_claim_all(store_at(fix, 0))); /* nor what stands behind it in its key */
     run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 0 WHERE message_id = '1'");
     assert_string_equal(inbox_ids(inbox_claim_all(store_at(fix, 0)), ids, sizeof ids), "1,2");
 }

@@ -9,6 +9,7 @@
     X(an_empty_store_counts_nothing)                                                               \
     X(the_oldest_pending_one_is_told)                                                              \
     X(lists_are_those_of_the_view)                                                                 \
+    X(a_redriven_one_is_listed_once)                                                               \
     X(a_list_goes_on_where_it_was_stopped)                                                         \
     X(a_page_does_not_shift_under_new_rows)                                                        \
     X(lists_are_filtered)                                                                          \

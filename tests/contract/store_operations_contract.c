@@ -171,6 +171,41 @@ void case_lists_are_those_of_the_view(void **state)
               listed(fix, &any, ids), "any");
 }
 
+/* It stands among the parked rows and, by its place in the log, among the pending. */
+void case_a_redriven_one_is_listed_once(void **state)
+{
+    store_fixture *fix = *state;
+    char ids[IDS_SIZE], wanted[3 * 37 + 1];
+    pr_error err = PR_ERROR_INIT;
+    id_text sent[3];
+    for (int i = 0; i < 3; i++)
+        sent[i] = post(fix, NULL, DESTINATION);
+    pr__batch *batch = NULL;
+    pr__settle_report report;
+    pr__claim_options claim = {.reader = PR_READER_RELAY,
+                               .lease_ms = LONG_LEASE_MS,
+                               .batch_max = 10,
+                               .bytes_max = 1024 * 1024,
+                               .owner = "relay-b"};
+    check_ok(pr__store_claim(store_at(fix, 1), &claim, &batch, &err), &err, "claim");
+    assert_non_null(batch);
+    assert_int_equal(batch->item_count, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        if (strcmp(batch->items[i].message.id, sent[1].id) == 0)
+            batch->items[i].result = PR__RESULT_DEAD; /* the others go to rest */
+    pr__batch_close(batch);
+    check_ok(pr__store_settle(store_at(fix, 1), batch, NULL, &report, NULL, &err), &err, "settle");
+    pr__batch_free(batch);
+    pr_redrive_options opt = redrive_one(sent[1].id);
+    redrive(fix, &opt, "redrive");
+    pr__format(wanted, sizeof wanted, "%s,%s,%s", sent[0].id, sent[1].id, sent[2].id);
+    for (uint32_t limit = 1; limit <= 4; limit++) {
+        pr_list_options list = list_of(PR_BOX_OUTBOX, PR_STATE_PENDING);
+        list.limit = limit;
+        assert_string_equal(listed(fix, &list, ids), wanted);
+    }
+}
+
 static bool stop_at_two(void *user, const pr_record *record)
 {
     (void)record;
