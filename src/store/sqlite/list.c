@@ -59,30 +59,44 @@ static const char sql_parked[] =
     "SELECT t.log_id FROM {p}_outbox_parked AS t WHERE t.reader = ?1 AND t.log_id > ?2 "
     "AND (?3 IS NULL OR " PR__PARKED_STATE " = ?3) AND " MATCHES "ORDER BY t.log_id LIMIT ?8";
 
-/* Rows of the log by the view: its states, in the order of the log. */
+#define LANES                                                                                      \
+    "WITH RECURSIVE lane (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM lane WHERE n + 1 < "         \
+    "(SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'lanes')) "
+
+/* Rows of the log with the states of the view, in the order of the log. The view itself would be
+   computed for every row before the first is given: it is a union. */
 static const char sql_log[] =
-    "SELECT t.log_id FROM {p}_outbox_state AS t WHERE t.reader = ?1 AND t.log_id > ?2 "
-    "AND t.state <> 'delayed' AND (?3 IS NULL OR t.state = ?3) AND (?4 IS NULL OR t.type = ?4) "
-    "AND (?6 IS NULL OR (SELECT key FROM {p}_outbox AS k WHERE k.id = t.log_id) = ?6) "
-    "AND (?5 IS NULL OR coalesce(t.destination, ?7 || '://topic/' || t.type) = ?5) "
-    "ORDER BY t.log_id LIMIT ?8";
+    LANES ", newest AS MATERIALIZED (SELECT j.* FROM lane JOIN {p}_outbox_claim AS j "
+          "ON j.reader = ?1 AND j.lane = lane.n AND j.seq = (SELECT max(seq) FROM {p}_outbox_claim "
+          "WHERE reader = ?1 AND lane = lane.n)) "
+          "SELECT t.id FROM {p}_subscription AS s CROSS JOIN {p}_outbox AS t "
+          "CROSS JOIN newest AS j ON j.lane = t.lane "
+          "LEFT JOIN {p}_outbox_parked AS p ON p.reader = ?1 AND p.log_id = t.id "
+          "WHERE s.reader = ?1 AND t.id > ?2 AND t.id > s.start_id AND " MATCHES
+          "AND CASE WHEN ?1 = 1 THEN coalesce(t.destination NOT GLOB 'local://*', ?7 <> 'local') "
+          "ELSE coalesce(t.destination, ?7 || '://topic/' || t.type) IN "
+          "(SELECT value FROM json_each(s.destinations)) END "
+          "AND (?3 IS NULL OR ?3 = CASE WHEN p.place IS NOT NULL THEN "
+          "CASE WHEN p.state = 'processing' THEN 'publishing' "
+          "WHEN p.state = 'failed' AND p.attempts = 0 AND p.redriven_at IS NOT NULL THEN 'pending' "
+          "ELSE p.state END "
+          "WHEN t.id > j.pos THEN 'pending' WHEN t.id < j.low THEN 'published' "
+          "WHEN t.id IN (SELECT value FROM json_each(j.ids)) THEN 'publishing' "
+          "WHEN t.id IN (SELECT value FROM json_each(j.rest)) THEN 'pending' ELSE 'published' END) "
+          "ORDER BY t.id LIMIT ?8";
 
 /* The open slices, out of the journal: no scan of the log. */
 static const char sql_open[] =
-    "WITH RECURSIVE lane (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM lane WHERE n + 1 < "
-    "(SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'lanes')) "
-    "SELECT t.id FROM lane JOIN {p}_outbox_claim AS j ON j.reader = ?1 AND j.lane = lane.n "
-    "AND j.seq = (SELECT max(seq) FROM {p}_outbox_claim WHERE reader = ?1 AND lane = lane.n) "
-    "JOIN json_each(j.ids) AS open JOIN {p}_outbox AS t ON t.id = open.value "
-    "WHERE ?3 = 'publishing' AND t.id > ?2 AND " MATCHES "ORDER BY t.id LIMIT ?8";
+    LANES "SELECT t.id FROM lane JOIN {p}_outbox_claim AS j ON j.reader = ?1 AND j.lane = lane.n "
+          "AND j.seq = (SELECT max(seq) FROM {p}_outbox_claim WHERE reader = ?1 AND lane = lane.n) "
+          "JOIN json_each(j.ids) AS open JOIN {p}_outbox AS t ON t.id = open.value "
+          "WHERE ?3 = 'publishing' AND t.id > ?2 AND " MATCHES "ORDER BY t.id LIMIT ?8";
 
 /* The oldest row of any lane that is not settled; the rows before it are not pending. */
 static const char sql_first_unsettled[] =
-    "WITH RECURSIVE lane (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM lane WHERE n + 1 < "
-    "(SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'lanes')) "
-    "SELECT min((SELECT min(o.id) FROM {p}_outbox AS o WHERE o.lane = lane.n AND o.id >= "
-    "coalesce((SELECT low FROM {p}_outbox_claim WHERE reader = ?1 AND lane = lane.n "
-    "ORDER BY seq DESC LIMIT 1), 0))) FROM lane";
+    LANES "SELECT min((SELECT min(o.id) FROM {p}_outbox AS o WHERE o.lane = lane.n AND o.id >= "
+          "coalesce((SELECT low FROM {p}_outbox_claim WHERE reader = ?1 AND lane = lane.n "
+          "ORDER BY seq DESC LIMIT 1), 0))) FROM lane";
 
 /* As above, ?9 consumer */
 static const char sql_inbox[] =

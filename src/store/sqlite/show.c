@@ -18,12 +18,12 @@
 #define ROWS_MAX 1000 /* of one id, in one answer */
 
 /* An id of the log is written in lower case, whatever case it is asked in. */
-static const char sql_readers[] =
-    "SELECT reader, log_id FROM {p}_outbox_state WHERE message_id IN (?1, lower(?1)) "
-    "AND state <> 'delayed' ORDER BY reader, log_id LIMIT ?2";
-
-static const char sql_unread[] =
+static const char sql_log[] =
     "SELECT id FROM {p}_outbox WHERE message_id IN (?1, lower(?1)) ORDER BY id LIMIT ?2";
+
+/* By the id in the log: the view is a union, and anything else makes it whole first. */
+static const char sql_readers[] =
+    "SELECT reader FROM {p}_outbox_state WHERE log_id = ?1 AND state <> 'delayed' ORDER BY reader";
 
 static const char sql_delayed[] =
     "SELECT log_id FROM {p}_outbox_parked WHERE message_id IN (?1, lower(?1)) AND reader = 0 "
@@ -44,29 +44,36 @@ static const char sql_gone[] =
     "SELECT action, who FROM {p}_audit WHERE json_extract(subject, '$.message_id') = ?1 "
     "AND action IN ('discard', 'cancel') ORDER BY id DESC LIMIT 1";
 
-static pr_status show_log(pr__records *records, const char *message_id, pr_error *err)
+/* A row of the log as each of its readers sees it; as the relay does when nobody reads it. */
+static pr_status show_readers(pr__records *records, int64_t log_id, pr_error *err)
 {
     pr__sqlite_conn *conn = &records->store->conn;
     AUTO_STMT stmt = NULL;
     bool row = false;
     uint32_t before = records->count;
-    TRY(pr__sqlite_query(conn, sql_readers, &stmt, err, "ti", message_id, (int64_t)ROWS_MAX));
+    TRY(pr__sqlite_query(conn, sql_readers, &stmt, err, "i", log_id));
     for (;;) {
         TRY(pr__sqlite_step(conn, stmt, &row, err));
         if (!row)
             break;
-        TRY(pr__records_add_log(records, sqlite3_column_int64(stmt, 0),
-                                sqlite3_column_int64(stmt, 1), err));
+        TRY(pr__records_add_log(records, sqlite3_column_int64(stmt, 0), log_id, err));
     }
     if (records->count > before)
         return PR_OK;
-    AUTO_STMT unread = NULL; /* in the log, and nobody reads it: as the relay sees it */
-    TRY(pr__sqlite_query(conn, sql_unread, &unread, err, "ti", message_id, (int64_t)ROWS_MAX));
+    return pr__records_add_log(records, PR_READER_RELAY, log_id, err);
+}
+
+static pr_status show_log(pr__records *records, const char *message_id, pr_error *err)
+{
+    pr__sqlite_conn *conn = &records->store->conn;
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    TRY(pr__sqlite_query(conn, sql_log, &stmt, err, "ti", message_id, (int64_t)ROWS_MAX));
     for (;;) {
-        TRY(pr__sqlite_step(conn, unread, &row, err));
+        TRY(pr__sqlite_step(conn, stmt, &row, err));
         if (!row)
             return PR_OK;
-        TRY(pr__records_add_log(records, PR_READER_RELAY, sqlite3_column_int64(unread, 0), err));
+        TRY(show_readers(records, sqlite3_column_int64(stmt, 0), err));
     }
 }
 
