@@ -21,6 +21,7 @@ MODULES = {
     "port": (["base"], [], []),
     "core": (["base", "port"], ["jansson.h"], ["jansson"]),
     "store/sqlite": (["base", "port"], ["sqlite3.h"], ["sqlite3"]),
+    "store/postgres": (["base", "port"], ["libpq-fe.h"], ["pq"]),
     "transport/memory": (["base", "port"], [], []),
     "transport/database": (["base", "port"], [], []),
     "ops": (["base", "port", "core"], ["jansson.h"], ["jansson"]),

@@ -48,8 +48,10 @@ def seeded(tool, cc):
         (root / "include" / "postroom").mkdir(parents=True)
         (root / "lib").mkdir()
         (root / "include" / "postroom" / "text.h").write_text(HEADER, encoding="utf-8")
-        (root / "include" / "postroom" / "sqlite.h").write_text("", encoding="utf-8")
-        (root / "lib" / "libpostroom-sqlite.map").write_text(MAP.format(""), encoding="utf-8")
+        for adapter in ("postgres", "sqlite"):
+            (root / "include" / "postroom" / f"{adapter}.h").write_text("", encoding="utf-8")
+            (root / "lib" / f"libpostroom-{adapter}.map").write_text(MAP.format(""),
+                                                                     encoding="utf-8")
         cases = [
             ("all equal", CODE, ["pr_text", "pr_call"], 0, ""),
             ("declared, not in the map", CODE, ["pr_text"], 1, "add '        pr_call;'"),

@@ -66,6 +66,11 @@ check "its private needs are named" equal \
 check "the adapter's are" equal \
     "$(pkg-config --print-requires-private postroom-sqlite | sed 's/ .*//' | sort | tr '\n' ' ')" \
     "libsodium sqlite3 "
+check "a host that uses PostgreSQL only links no SQLite" \
+    equal "$(readelf -d "$libraries/libpostroom-postgres.so" | grep -c 'NEEDED.*sqlite')" 0
+check "its private needs are named" equal \
+    "$(pkg-config --print-requires-private postroom-postgres | sed 's/ .*//' | sort | tr '\n' ' ')" \
+    "libpq libsodium "
 check "the adapter brings libpostroom" \
     equal "$(pkg-config --print-requires postroom-sqlite | sed 's/ .*//')" postroom
 

@@ -1,0 +1,546 @@
+/*
+ * The connection: opening, statements, transactions, waiting with a deadline.
+ *
+ * Invariants: no wait is without an end; nothing is set but within a transaction, so that a pooler
+ * may hand every transaction to another session; every transaction of ours is READ COMMITTED (or
+ * one read-only snapshot) with a lock timeout, an end to being idle, and a commit that waits for
+ * the disk, whatever the database's defaults are; names are looked up in pg_catalog alone.
+ *
+ * Must not know: the tables.
+ */
+#include "store/postgres/connection.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "store/postgres/failure.h"
+#include "store/postgres/value.h"
+
+#define ORIGIN         "postgres"
+#define SERVER_MIN     130000
+#define SETTINGS_COUNT 16
+#define KEEPALIVE_IDLE "15" /* seconds until a silent peer is asked, then every 5, three times */
+
+void pr__pg_conn_init(pr__pg_conn *conn, const char *schema, const char *prefix,
+                      const pr__pg_limits *limits, bool named)
+{
+    memset(conn, 0, sizeof *conn);
+    pr__format(conn->schema, sizeof conn->schema, "%s", schema);
+    pr__format(conn->prefix, sizeof conn->prefix, "%s", prefix);
+    pr__format(conn->qualifier, sizeof conn->qualifier, "\"%s\".%s", schema, prefix);
+    conn->limits = *limits;
+    conn->named = named;
+}
+
+/* libpq prints notices on standard error unless somebody takes them. */
+static void ignore_notice(void *user, const PGresult *result)
+{
+    (void)user;
+    (void)result;
+}
+
+typedef struct keywords {
+    const char *names[SETTINGS_COUNT];
+    const char *values[SETTINGS_COUNT];
+    int count;
+} keywords;
+
+static void set(keywords *words, const char *name, const char *value)
+{
+    words->names[words->count] = name;
+    words->values[words->count++] = value;
+}
+
+static pr_status check_server(pr__pg_conn *conn, pr_error *err)
+{
+    int version = PQserverVersion(conn->pg);
+    const char *encoding = PQparameterStatus(conn->pg, "server_encoding");
+    if (version < SERVER_MIN)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "the server is version %d, at least 13 is needed: upgrade it",
+                        version / 10000);
+    if (!pr__text_equal(encoding, "UTF8"))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "the database's encoding is %s: use a database in UTF8",
+                        encoding ? encoding : "not known");
+    return PR_OK;
+}
+
+/* What the user's string says goes before ours; the encoding alone is not up for choice. */
+static PGconn *connect_to(const char *conninfo, int64_t connect_ms, int64_t timeout_ms)
+{
+    char seconds[24];
+    char user_timeout[24];
+    keywords words = {.count = 0};
+    int64_t whole = (connect_ms + 999) / 1000;
+    pr__format(seconds, sizeof seconds, "%lld", (long long)(whole < 2 ? 2 : whole));
+    pr__format(user_timeout, sizeof user_timeout, "%lld", (long long)timeout_ms);
+    set(&words, "fallback_application_name", "postroom");
+    if (!getenv("PGCONNECT_TIMEOUT"))
+        set(&words, "connect_timeout", seconds);
+    set(&words, "keepalives_idle", KEEPALIVE_IDLE);
+    set(&words, "keepalives_interval", "5");
+    set(&words, "keepalives_count", "3");
+    set(&words, "tcp_user_timeout", user_timeout);
+    if (!pr__text_empty(conninfo))
+        set(&words, "dbname", conninfo);
+    set(&words, "client_encoding", "UTF8");
+    set(&words, NULL, NULL);
+    return PQconnectdbParams(words.names, words.values, /* expand_dbname= */ 1);
+}
+
+/* The text of libpq about a string that it cannot read quotes from it, and so from a password. */
+static bool readable(const char *conninfo)
+{
+    if (pr__text_empty(conninfo))
+        return true;
+    bool pairs = strchr(conninfo, '=') || strstr(conninfo, "://");
+    PQconninfoOption *options = pairs ? PQconninfoParse(conninfo, NULL) : NULL;
+    bool good = !pairs || options;
+    PQconninfoFree(options);
+    return good;
+}
+
+pr_status pr__pg_conn_open(pr__pg_conn *conn, const char *conninfo, pr_error *err)
+{
+    pr__pg_conn_drop(conn);
+    if (!readable(conninfo))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "the connection string cannot be read: give a postgresql:// address or "
+                        "keyword=value pairs");
+    conn->pg = connect_to(conninfo, conn->limits.connect_ms, conn->limits.timeout_ms);
+    if (!conn->pg)
+        return pr__fail_nomem(err, ORIGIN);
+    if (PQstatus(conn->pg) != CONNECTION_OK) {
+        pr_status status = pr__pg_fail_connection(conn, NULL, err);
+        pr__pg_conn_drop(conn);
+        return status;
+    }
+    PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+    conn->generation++;
+    pr_status status = check_server(conn, err);
+    if (status == PR_OK && PQsetnonblocking(conn->pg, 1) != 0)
+        status = pr__pg_fail_connection(conn, NULL, err);
+    if (status != PR_OK)
+        pr__pg_conn_drop(conn);
+    return status;
+}
+
+void pr__pg_conn_borrow(pr__pg_conn *conn, PGconn *pg, const pr__pg_conn *like)
+{
+    pr__pg_conn_init(conn, like->schema, like->prefix, &like->limits, /* named= */ false);
+    conn->pg = pg;
+    conn->borrowed = true;
+}
+
+void pr__pg_conn_forget(pr__pg_conn *conn)
+{
+    conn->statement_count = 0;
+    memset(conn->statements, 0, sizeof conn->statements);
+}
+
+void pr__pg_conn_drop(pr__pg_conn *conn)
+{
+    if (conn->borrowed) {
+        conn->aborted = true;
+        return;
+    }
+    PQfinish(conn->pg);
+    conn->pg = NULL;
+    pr__pg_conn_forget(conn);
+}
+
+char *pr__pg_expand(const pr__pg_conn *conn, const char *sql)
+{
+    AUTO_BUFFER text = PR_BUFFER_INIT;
+    for (const char *at = sql;;) {
+        const char *next = strchr(at, '{');
+        if (!next) {
+            pr__buffer_append_text(&text, at);
+            return pr__buffer_take(&text);
+        }
+        pr__buffer_append(&text, at, (size_t)(next - at));
+        if (next[1] == 'p' && next[2] == '}')
+            pr__buffer_append_text(&text, conn->qualifier);
+        else if (next[1] == 'n' && next[2] == '}')
+            pr__buffer_append_text(&text, conn->prefix);
+        else
+            pr__buffer_append(&text, next, 1);
+        at = next + (next[1] != '\0' && next[2] == '}' && strchr("pn", next[1]) ? 3 : 1);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Wait until the connection is ready to be read, or written when something waits to be sent. */
+static bool wait_ready(pr__pg_conn *conn, bool sending, int64_t until_us)
+{
+    int64_t left_us = until_us - pr__monotonic_us();
+    if (left_us <= 0)
+        return false;
+    struct pollfd fd = {.fd = PQsocket(conn->pg), .events = POLLIN};
+    if (sending)
+        fd.events |= POLLOUT;
+    int64_t left_ms = (left_us + 999) / 1000;
+    (void)poll(&fd, 1, (int)(left_ms > 60000 ? 60000 : left_ms));
+    return true;
+}
+
+/* The next result, NULL at the end; *ret_status says what went wrong in waiting for it. */
+static PGresult *next_result(pr__pg_conn *conn, int64_t until_us, pr_status *ret_status,
+                             pr_error *err)
+{
+    for (;;) {
+        int unsent = PQflush(conn->pg);
+        bool lost = unsent < 0;
+        if (!lost && !PQisBusy(conn->pg))
+            return PQgetResult(conn->pg);
+        if (!lost && !wait_ready(conn, unsent > 0, until_us)) {
+            *ret_status = pr__pg_fail_deadline(conn, conn->limits.timeout_ms, err);
+            return NULL;
+        }
+        if (lost || PQconsumeInput(conn->pg) == 0) {
+            if (!PQisBusy(conn->pg)) /* what it said last may be an error with its code */
+                return PQgetResult(conn->pg);
+            *ret_status = pr__pg_fail_connection(conn, NULL, err);
+            return NULL;
+        }
+    }
+}
+
+static bool failed(const PGresult *result)
+{
+    switch (PQresultStatus(result)) {
+    case PGRES_EMPTY_QUERY:
+    case PGRES_COMMAND_OK:
+    case PGRES_TUPLES_OK:
+    case PGRES_SINGLE_TUPLE:
+    case PGRES_PIPELINE_SYNC:
+        return false;
+    case PGRES_COPY_OUT:
+    case PGRES_COPY_IN:
+    case PGRES_COPY_BOTH:
+    case PGRES_BAD_RESPONSE:
+    case PGRES_NONFATAL_ERROR:
+    case PGRES_FATAL_ERROR:
+    case PGRES_PIPELINE_ABORTED:
+        return true;
+    }
+    return true;
+}
+
+/* All results of what was sent: the first error, else the last one. */
+static pr_status receive(pr__pg_conn *conn, PGresult **ret_result, pr_error *err)
+{
+    AUTO_RESULT kept = NULL;
+    pr_status status = PR_OK;
+    int64_t until_us = pr__monotonic_us() + conn->limits.timeout_ms * 1000;
+    for (;;) {
+        PGresult *result = next_result(conn, until_us, &status, err);
+        if (!result)
+            break;
+        if (kept && failed(kept)) {
+            PQclear(result);
+            continue;
+        }
+        PQclear(kept);
+        kept = result;
+    }
+    TRY(status);
+    if (!kept)
+        return pr__pg_fail_connection(conn, NULL, err);
+    if (failed(kept)) {
+        status = pr__pg_fail_result(conn, kept, err);
+        if (conn->pg && PQstatus(conn->pg) != CONNECTION_OK)
+            pr__pg_conn_drop(conn);
+        return status;
+    }
+    if (ret_result)
+        *ret_result = TAKE(kept);
+    return PR_OK;
+}
+
+static pr_status usable(pr__pg_conn *conn, pr_error *err)
+{
+    if (conn->borrowed && conn->aborted)
+        return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
+                              "the host's connection gave no answer before: close it");
+    if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK)
+        return PR_OK;
+    pr__pg_conn_drop(conn);
+    return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
+                          "there is no connection to the server");
+}
+
+/* Our waits need a connection that does not block; the host's is put back as it was. */
+static pr_status finish(pr__pg_conn *conn, int sent, int was_nonblocking, PGresult **ret_result,
+                        pr_error *err)
+{
+    pr_status status =
+        sent ? receive(conn, ret_result, err) : pr__pg_fail_connection(conn, NULL, err);
+    if (conn->borrowed && !was_nonblocking && !conn->aborted)
+        PQsetnonblocking(conn->pg, 0);
+    return status;
+}
+
+static int make_nonblocking(pr__pg_conn *conn)
+{
+    int was = PQisnonblocking(conn->pg);
+    if (!was)
+        PQsetnonblocking(conn->pg, 1);
+    return was;
+}
+
+pr_status pr__pg_script(pr__pg_conn *conn, const char *text, PGresult **ret_result, pr_error *err)
+{
+    TRY(usable(conn, err));
+    int was = make_nonblocking(conn);
+    return finish(conn, PQsendQuery(conn->pg, text), was, ret_result, err);
+}
+
+/* ---- statements ---- */
+
+static uint64_t *find_statement(pr__pg_conn *conn, uint64_t hash)
+{
+    size_t mask = PR__PG_STATEMENTS_MAX - 1;
+    size_t i = (size_t)hash & mask;
+    while (conn->statements[i] != 0 && conn->statements[i] != hash)
+        i = (i + 1) & mask;
+    return &conn->statements[i];
+}
+
+/* Prepare the text under a name of its own unless it is; *ret_named false: no room for more. */
+static pr_status prepare(pr__pg_conn *conn, const char *text, const pr__pg_params *params,
+                         char name[24], bool *ret_named, pr_error *err)
+{
+    uint64_t hash = pr__quick_hash(text, strlen(text), 0) | 1;
+    uint64_t *slot = find_statement(conn, hash);
+    pr__format(name, 24, "pr_%016llx", (unsigned long long)hash);
+    *ret_named = true;
+    if (*slot == hash)
+        return PR_OK;
+    if (conn->statement_count >= PR__PG_STATEMENTS_MAX * 3 / 4) {
+        *ret_named = false;
+        return PR_OK;
+    }
+    int sent = PQsendPrepare(conn->pg, name, text, params ? params->count : 0,
+                             params ? params->types : NULL);
+    TRY(finish(conn, sent, 1, NULL, err));
+    *slot = hash;
+    conn->statement_count++;
+    return PR_OK;
+}
+
+pr_status pr__pg_exec(pr__pg_conn *conn, const char *sql, const pr__pg_params *params,
+                      PGresult **ret_result, pr_error *err)
+{
+    if (params && params->failed)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(usable(conn, err));
+    AUTO(char) text = pr__pg_expand(conn, sql);
+    if (!text)
+        return pr__fail_nomem(err, ORIGIN);
+    int count = params ? params->count : 0;
+    char name[24];
+    bool named = false;
+    if (conn->named)
+        TRY(prepare(conn, text, params, name, &named, err));
+    int was = make_nonblocking(conn);
+    int sent =
+        named ? PQsendQueryPrepared(conn->pg, name, count, params ? params->values : NULL,
+                                    params ? params->lengths : NULL,
+                                    params ? params->formats : NULL, /* resultFormat= */ 1)
+              : PQsendQueryParams(conn->pg, text, count, params ? params->types : NULL,
+                                  params ? params->values : NULL, params ? params->lengths : NULL,
+                                  params ? params->formats : NULL, /* resultFormat= */ 1);
+    return finish(conn, sent, was, ret_result, err);
+}
+
+static void add_by_format(pr__pg_params *params, const char *format, va_list *args)
+{
+    for (; *format; format++) {
+        switch (*format) {
+        case 'i':
+            pr__pg_add_int(params, va_arg(*args, int64_t));
+            break;
+        case 'o':
+            pr__pg_add_bool(params, va_arg(*args, int) != 0);
+            break;
+        case 't':
+            pr__pg_add_text(params, va_arg(*args, const char *));
+            break;
+        case 'u':
+            pr__pg_add_uuid(params, va_arg(*args, const char *));
+            break;
+        case 's':
+            pr__pg_add_instant(params, va_arg(*args, int64_t));
+            break;
+        case 'b': {
+            const void *data = va_arg(*args, const void *);
+            pr__pg_add_bytes(params, data, va_arg(*args, size_t));
+            break;
+        }
+        default:
+            params->failed = true;
+            break;
+        }
+    }
+}
+
+static pr_status query(pr__pg_conn *conn, const char *sql, PGresult **ret_result, pr_error *err,
+                       const char *format, va_list *args)
+{
+    AUTO_PARAMS params = {.count = 0};
+    add_by_format(&params, format, args);
+    return pr__pg_exec(conn, sql, &params, ret_result, err);
+}
+
+pr_status pr__pg_query(pr__pg_conn *conn, const char *sql, PGresult **ret_result, pr_error *err,
+                       const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pr_status status = query(conn, sql, ret_result, err, format, &args);
+    va_end(args);
+    return status;
+}
+
+pr_status pr__pg_run(pr__pg_conn *conn, const char *sql, int64_t *ret_changes, pr_error *err,
+                     const char *format, ...)
+{
+    AUTO_RESULT result = NULL;
+    va_list args;
+    va_start(args, format);
+    pr_status status = query(conn, sql, &result, err, format, &args);
+    va_end(args);
+    TRY(status);
+    int64_t changes = 0;
+    (void)pr__parse_int64(PQcmdTuples(result), 0, INT64_MAX, &changes);
+    if (ret_changes)
+        *ret_changes = changes;
+    return PR_OK;
+}
+
+pr_status pr__pg_int(pr__pg_conn *conn, const char *sql, int64_t *ret_value, bool *ret_found,
+                     pr_error *err, const char *format, ...)
+{
+    AUTO_RESULT result = NULL;
+    va_list args;
+    va_start(args, format);
+    pr_status status = query(conn, sql, &result, err, format, &args);
+    va_end(args);
+    TRY(status);
+    bool found = PQntuples(result) > 0 && !PQgetisnull(result, 0, 0);
+    if (found && PQftype(result, 0) == PR__PG_TIMESTAMPTZ)
+        *ret_value = pr__pg_value_instant(result, 0, 0);
+    else if (found)
+        *ret_value = pr__pg_value_int(result, 0, 0);
+    if (ret_found)
+        *ret_found = found;
+    return PR_OK;
+}
+
+/* ---- transactions ---- */
+
+bool pr__pg_in_transaction(const pr__pg_conn *conn)
+{
+    if (!conn->pg)
+        return false;
+    switch (PQtransactionStatus(conn->pg)) {
+    case PQTRANS_INTRANS:
+    case PQTRANS_INERROR:
+    case PQTRANS_ACTIVE:
+        return true;
+    case PQTRANS_IDLE:
+    case PQTRANS_UNKNOWN:
+        return false;
+    }
+    return false;
+}
+
+/* A unit's token stands in a setting of its transaction, so that a commit behind its back shows. */
+static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int64_t lock_ms,
+                       int64_t statement_ms, const char *token, pr_error *err)
+{
+    TRY(usable(conn, err));
+    if (pr__pg_in_transaction(conn))
+        return pr__fail(err, PR_E_STATE, ORIGIN,
+                        "a transaction is open on this store: finish its unit first, or use a "
+                        "clone of the store");
+    char text[900];
+    pr__format(text, sizeof text,
+               "BEGIN ISOLATION LEVEL %s; SELECT pg_catalog.set_config('search_path', "
+               "'pg_catalog', true), pg_catalog.set_config('lock_timeout', '%lld', true), "
+               "pg_catalog.set_config('statement_timeout', '%lld', true), "
+               "pg_catalog.set_config('idle_in_transaction_session_timeout', '%lld', true), "
+               "pg_catalog.set_config('synchronous_commit', 'on', true), "
+               "pg_catalog.set_config('jit', 'off', true), "
+               "pg_catalog.set_config('postroom.unit', '%s', true)",
+               mode, (long long)lock_ms, (long long)statement_ms, (long long)idle_ms, token);
+    return pr__pg_script(conn, text, NULL, err);
+}
+
+pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
+                            int64_t statement_ms, pr_error *err)
+{
+    return begin(conn, "READ COMMITTED READ WRITE", idle_ms ? idle_ms : conn->limits.idle_ms,
+                 lock_ms ? lock_ms : conn->limits.busy_ms, statement_ms, "", err);
+}
+
+pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err)
+{
+    return pr__pg_begin_with(conn, 0, 0, 0, err);
+}
+
+pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *err)
+{
+    return begin(conn, "REPEATABLE READ READ ONLY", conn->limits.idle_ms, conn->limits.busy_ms,
+                 statement_ms, "", err);
+}
+
+pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err)
+{
+    return begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, err);
+}
+
+pr_status pr__pg_commit(pr__pg_conn *conn, pr_error *err)
+{
+    TRY(usable(conn, err)); /* lost before: the server rolls back what was not committed */
+    pr_error found = PR_ERROR_INIT;
+    AUTO_RESULT result = NULL;
+    pr_status status = pr__pg_script(conn, "COMMIT", &result, &found);
+    if (status == PR_OK && strcmp(PQcmdStatus(result), "COMMIT") == 0)
+        return PR_OK;
+    if (status == PR_OK) /* success, and the tag ROLLBACK */
+        return pr__fail(err, PR_E_STATE, ORIGIN,
+                        "the transaction was aborted before: it was rolled back");
+    bool gone = conn->borrowed ? conn->aborted : !conn->pg;
+    if (gone)
+        found.retry = PR_RETRY_UNKNOWN;
+    pr__error_context(&found, "commit");
+    pr__error_copy(err, &found);
+    if (!gone)
+        pr__pg_rollback(conn);
+    return status;
+}
+
+void pr__pg_rollback(pr__pg_conn *conn)
+{
+    if (pr__pg_in_transaction(conn) && pr__pg_script(conn, "ROLLBACK", NULL, NULL) != PR_OK)
+        pr__pg_conn_drop(conn);
+}
+
+pr_status pr__pg_end(pr__pg_conn *conn, pr_status status, pr_error *err)
+{
+    if (status == PR_OK)
+        return pr__pg_commit(conn, err);
+    pr__pg_rollback(conn);
+    return status;
+}

@@ -1,0 +1,31 @@
+/*
+ * A unit of work on PostgreSQL: a transaction on the store's own connection, or one that the host
+ * opened on its own.
+ */
+#ifndef PR_STORE_POSTGRES_UNIT_H
+#define PR_STORE_POSTGRES_UNIT_H
+
+#include "base/uuid.h"
+#include "port/store.h"
+#include "store/postgres/connection.h"
+#include "store/postgres/store.h"
+
+typedef struct pr__pg_unit {
+    pr_unit base;                  /* first member */
+    pr__pg_conn *conn;             /* the store's, or &borrowed */
+    char token[PR_UUID_TEXT_SIZE]; /* of our own transaction, to tell it from one begun after it */
+    pr__pg_conn borrowed;          /* of a joined unit */
+} pr__pg_unit;
+
+static inline pr__pg_unit *pr__pg_unit_of(pr_unit *unit)
+{
+    return (pr__pg_unit *)(void *)unit;
+}
+
+/* Every statement in a unit comes after this: STATE unless the transaction is live. */
+pr_status pr__pg_unit_live(pr_unit *unit, pr_error *err);
+/* Every status of a statement in a unit goes through this: an error of the database makes the unit
+   rollback-only. Returns status. */
+pr_status pr__pg_unit_status(pr_unit *unit, pr_status status);
+
+#endif
