@@ -23,7 +23,7 @@
 /* One message in hand: a delivery of the transport, or a parked row claimed for a retry. */
 typedef struct pr__work {
     pr_delivery delivery; /* of a delivery */
-    pr__batch *batch;     /* of a retry: one item; NULL for a delivery */
+    const pr__item *item; /* of a retry, in the endpoint's batch; NULL for a delivery */
     pr_message message;   /* as the handler and the inbox see it; id is the key's */
     pr__inbox_work inbox; /* points into this struct */
     char id[PR_DEDUP_ID_SIZE];
@@ -54,7 +54,11 @@ struct pr_endpoint {
 
     pr__work **works; /* deliveries in hand, in order of arrival */
     uint32_t work_count;
-    pr__work *retry;         /* a parked row in hand, or NULL */
+    pr__batch *retry_batch; /* parked rows in hand, or NULL */
+    uint32_t retry_next;    /* of its items, after the one in retry */
+    pr__work *retry;        /* the one whose turn it is, or NULL */
+    uint32_t retries_in_row;
+    int64_t retry_kept_us;   /* the batch's leases were begun or renewed last */
     bool retry_turn;         /* a due retry goes before the next delivery */
     int64_t retry_look_us;   /* when to look for due rows again */
     int64_t subscribe_at_us; /* not before; after a failure */
@@ -90,8 +94,8 @@ void pr__endpoint_give_back_all(pr_endpoint *endpoint);
 
 pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery *delivery,
                                  pr__work **ret_work, pr_error *err);
-/* take_: the batch is the work's on success. */
-pr_status pr__work_from_row(const pr_endpoint *endpoint, pr__batch *take_batch, pr__work **ret_work,
+/* The item must outlive the work. */
+pr_status pr__work_from_row(const pr_endpoint *endpoint, const pr__item *item, pr__work **ret_work,
                             pr_error *err);
 void *pr__work_free(pr__work *work);
 

@@ -25,6 +25,8 @@
 #define PAUSE_INITIAL_MS 100
 #define PAUSE_MAX_MS     5000
 #define RECEIVE_MAX      64
+#define RETRY_BATCH      16 /* parked rows claimed at a time */
+#define RETRIES_IN_ROW   4  /* for each delivery: a hot key must drain faster than it fills */
 
 static const pr__backoff pause_backoff = {PAUSE_INITIAL_MS, PAUSE_MAX_MS, 0};
 
@@ -79,27 +81,23 @@ static void give_back_at(pr_endpoint *endpoint, uint32_t index)
     (void)status; /* what cannot be given back comes back by itself */
 }
 
-static void drop_retry(pr_endpoint *endpoint)
+/* As they were, uncharged. Where that cannot be written, the rows' leases bring them back. */
+static void release_retries(pr_endpoint *endpoint)
 {
-    endpoint->retry = pr__work_free(endpoint->retry);
-}
-
-/* As it was, uncharged. Where that cannot be written, the row's lease brings it back. */
-static void release_retry(pr_endpoint *endpoint)
-{
-    if (!endpoint->retry)
+    if (!endpoint->retry_batch)
         return;
-    pr_status status =
-        pr__store_inbox_release(endpoint->store, endpoint->opt.id, endpoint->retry->batch, NULL);
-    (void)status;
-    drop_retry(endpoint);
+    pr_status ignored =
+        pr__store_inbox_release(endpoint->store, endpoint->opt.id, endpoint->retry_batch, NULL);
+    (void)ignored;
+    endpoint->retry = pr__work_free(endpoint->retry);
+    endpoint->retry_batch = pr__batch_free(endpoint->retry_batch);
 }
 
 /* From the youngest: a queue that takes them back in front has them in order again. */
 void pr__endpoint_give_back_all(pr_endpoint *endpoint)
 {
     int64_t deadline_us = pr__endpoint_now_us(endpoint) + endpoint->opt.stop_grace_ms * 1000;
-    release_retry(endpoint);
+    release_retries(endpoint);
     while (endpoint->work_count > 0) {
         if (pr__endpoint_now_us(endpoint) < deadline_us)
             give_back_at(endpoint, endpoint->work_count - 1);
@@ -163,7 +161,24 @@ static pr_status probe(pr_endpoint *endpoint, pr_error *err)
 
 /* ---- retries ---- */
 
-/* Claim a parked row when one is due. */
+/* The next claimed row becomes the one whose turn it is; none left: the batch is done with. */
+static pr_status next_retry(pr_endpoint *endpoint, pr_error *err)
+{
+    pr__batch *batch = endpoint->retry_batch;
+    endpoint->retry = pr__work_free(endpoint->retry);
+    if (endpoint->retry_next < batch->item_count) {
+        const pr__item *item = &batch->items[endpoint->retry_next++];
+        pr_status status = pr__work_from_row(endpoint, item, &endpoint->retry, err);
+        if (status != PR_OK)
+            release_retries(endpoint);
+        return status;
+    }
+    endpoint->retry_batch = pr__batch_free(batch);
+    endpoint->retry_look_us = 0; /* what was held behind them may be due now */
+    return PR_OK;
+}
+
+/* Claim parked rows when one is due. */
 static pr_status look_for_retry(pr_endpoint *endpoint, int64_t now_us, pr_error *err)
 {
     int64_t due_ms;
@@ -177,35 +192,44 @@ static pr_status look_for_retry(pr_endpoint *endpoint, int64_t now_us, pr_error 
     pr__inbox_claim_options opt = {.consumer = endpoint->opt.id,
                                    .owner = endpoint->opt.owner,
                                    .lease_ms = endpoint->opt.lease_ms,
-                                   .batch_max = 1,
+                                   .batch_max = RETRY_BATCH,
                                    .order = endpoint->opt.order};
-    AUTO(pr__batch) batch = NULL;
     PR_FAULT("endpoint.before_retry_claim");
-    TRY(pr__store_inbox_claim(endpoint->store, &opt, &batch, err));
+    TRY(pr__store_inbox_claim(endpoint->store, &opt, &endpoint->retry_batch, err));
     PR_FAULT("endpoint.after_retry_claim");
-    if (!batch || batch->item_count == 0)
+    if (!endpoint->retry_batch)
         return PR_OK;
-    TRY(pr__work_from_row(endpoint, batch, &endpoint->retry, err));
-    TAKE(batch);
-    return PR_OK;
+    endpoint->retry_next = 0;
+    endpoint->retry_kept_us = now_us;
+    return next_retry(endpoint, err);
 }
 
-static pr_status after_retry(pr_endpoint *endpoint, pr__verdict verdict)
+/* Several rows wait their turn: their leases must not end meanwhile. A row that was lost shows when
+   its turn comes. */
+static void keep_retries(pr_endpoint *endpoint, int64_t now_us)
+{
+    if (!endpoint->retry_batch ||
+        now_us - endpoint->retry_kept_us < endpoint->opt.lease_ms * 1000 / 3)
+        return;
+    endpoint->retry_kept_us = now_us;
+    pr_status ignored = pr__store_inbox_renew(endpoint->store, endpoint->opt.id,
+                                              endpoint->retry_batch, endpoint->opt.lease_ms, NULL);
+    (void)ignored;
+}
+
+static pr_status after_retry(pr_endpoint *endpoint, pr__verdict verdict, pr_error *err)
 {
     switch (verdict) {
     case PR__WORK_WAIT:
         return PR_OK;
     case PR__WORK_ACK:
-        drop_retry(endpoint);
-        endpoint->retry_look_us = 0; /* what was held behind it may be due now */
         endpoint->pauses = 0;
-        return PR_OK;
+        return next_retry(endpoint, err);
+    case PR__WORK_REJECT: /* no transport to reject to: the row stays until its lease ends */
+        return next_retry(endpoint, err);
     case PR__WORK_GIVE_BACK:
     case PR__WORK_TROUBLE:
-        release_retry(endpoint);
-        return PR_OK;
-    case PR__WORK_REJECT: /* no transport to reject to: the row stays until its lease ends */
-        drop_retry(endpoint);
+        release_retries(endpoint);
         return PR_OK;
     }
     return PR_OK;
@@ -258,9 +282,12 @@ static pr_status try_one(pr_endpoint *endpoint, bool retry, uint32_t index, pr_e
     pr_error local = PR_ERROR_INIT;
     pr__work *work = retry ? endpoint->retry : endpoint->works[index];
     pr_status status = pr__work_try(endpoint, work, &verdict, &local);
-    pr_status settled =
-        retry ? after_retry(endpoint, verdict) : after_delivery(endpoint, index, verdict, &local);
-    endpoint->retry_turn = !retry;
+    pr_status settled = retry ? after_retry(endpoint, verdict, &local)
+                              : after_delivery(endpoint, index, verdict, &local);
+    endpoint->retries_in_row = retry ? endpoint->retries_in_row + 1 : 0;
+    endpoint->retry_turn = endpoint->retries_in_row < RETRIES_IN_ROW;
+    if (!endpoint->retry_turn)
+        endpoint->retries_in_row = 0;
     if (verdict == PR__WORK_TROUBLE)
         pause_endpoint(endpoint, local.message);
     if (status == PR_OK)
@@ -438,9 +465,10 @@ static bool retry_ready(const pr_endpoint *endpoint, int64_t now_us)
 static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
 {
     int64_t now_us = pr__endpoint_now_us(endpoint);
+    keep_retries(endpoint, now_us);
     TRY(keep(endpoint, now_us, err));
     uint32_t index = next_ready(endpoint, now_us);
-    bool look = !endpoint->retry && now_us >= endpoint->retry_look_us;
+    bool look = !endpoint->retry_batch && now_us >= endpoint->retry_look_us;
     if (index == endpoint->work_count && !endpoint->retry_turn &&
         (look || retry_ready(endpoint, now_us))) {
         fetch_between_retries(endpoint, now_us);

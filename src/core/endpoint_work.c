@@ -38,9 +38,6 @@ typedef struct work_failure {
 
 void *pr__work_free(pr__work *work)
 {
-    if (!work)
-        return NULL;
-    pr__batch_free(work->batch);
     return pr__free(work);
 }
 
@@ -105,10 +102,9 @@ pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery 
     return PR_OK;
 }
 
-pr_status pr__work_from_row(const pr_endpoint *endpoint, pr__batch *take_batch, pr__work **ret_work,
+pr_status pr__work_from_row(const pr_endpoint *endpoint, const pr__item *item, pr__work **ret_work,
                             pr_error *err)
 {
-    const pr__item *item = &take_batch->items[0];
     AUTO(pr__work) work = pr__alloc(sizeof *work);
     if (!work)
         return pr__fail_nomem(err, ORIGIN);
@@ -121,7 +117,7 @@ pr_status pr__work_from_row(const pr_endpoint *endpoint, pr__batch *take_batch, 
         refuse(work, item->unreadable);
     bind_inbox(endpoint, work, item->attempts);
     memcpy(work->inbox.hash, hash, sizeof hash);
-    work->batch = take_batch;
+    work->item = item;
     *ret_work = TAKE(work);
     return PR_OK;
 }
@@ -448,7 +444,7 @@ static pr_status take_row(pr_endpoint *endpoint, pr__work *work, pr__inbox_entry
 pr_status pr__work_try(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
                        pr_error *err)
 {
-    bool poison = work->batch && work->batch->items[0].poison;
+    bool poison = work->item && work->item->poison;
     if (work->refused || poison) {
         work_failure failure = {.permanent = work->refused};
         set_reason(&failure, work->refused ? work->refusal

@@ -5,7 +5,7 @@
  * changed without holding the mark's key, so no row can stand beside a committed mark; a row that
  * somebody holds is changed by its token only; no step takes a row out of dead.
  * Must not know: transports, handlers, when anything is tried again.
- * Source: the protocol in docs/design/endpoint.md.
+ * Source: the protocol in docs/design/inbox.md.
  */
 #include "core/inbox.h"
 

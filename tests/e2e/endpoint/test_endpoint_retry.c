@@ -144,9 +144,9 @@ static void poison_delays_no_healthy_message(void **state)
     }
     int calls = w->calls;
     world_step_until(w, handled, 4);
-    /* retries take turns with deliveries: for each delivery one retry at most */
+    /* retries take turns with deliveries: for each delivery four retries at most */
     assert_true(w->calls - calls >= 4);
-    assert_true(w->calls - calls <= 9);
+    assert_true(w->calls - calls <= 4 * (1 + 4) + 4);
 }
 
 static void retries_are_served_while_deliveries_keep_coming(void **state)
@@ -198,6 +198,59 @@ static void of_a_key_later_ones_wait_behind_a_failed_one(void **state)
     assert_string_equal(w->handled_ids[3], "a1");
     assert_string_equal(w->handled_ids[4], "a2");
     assert_string_equal(w->handled_ids[5], "a3");
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+
+static void a_hot_key_drains_faster_than_it_fills(void **state)
+{
+    world *w = *state;
+    script scripts[] = {{.id = "a1", .fails = 1, .delay_ms = 5000}, {.id = NULL}};
+    start_scripted(w, scripts);
+    world_send(w, "a1", "A", "{}");
+    world_step_until(w, failed, 1);
+    w->act = act_ok;
+    char id[16];
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(id, sizeof id, "h%03d", i);
+        world_send(w, id, "A", "{}");
+    }
+    world_step_until(w, held, 40);
+    world_advance(w, 5000);
+    for (int i = 0; i < 60; i++) {
+        (void)snprintf(id, sizeof id, "n%03d", i);
+        world_send(w, id, "A", "{}");
+    }
+    world_step_until(w, handled, 101);
+    uint64_t held = world_snapshot(w).held - 40;
+    if (held > 30)
+        fail_msg("%llu of 60 were held while 41 drained", (unsigned long long)held);
+    assert_int_equal(world_number(w, PARKED), 0);
+    /* and in order: what was sent later was handled later */
+    assert_int_equal(world_number(w, "SELECT count(*) FROM effects AS a JOIN effects AS b ON "
+                                     "b.n > a.n AND b.id < a.id"),
+                     0);
+}
+
+static void of_a_run_what_follows_a_failure_is_held_again(void **state)
+{
+    world *w = *state;
+    script scripts[] = {{.id = "a1", .fails = 1, .delay_ms = 5000},
+                        {.id = "a2", .fails = 1, .delay_ms = 5000},
+                        {.id = "a3"},
+                        {.id = NULL}};
+    start_scripted(w, scripts);
+    world_send(w, "a1", "A", "{}");
+    world_step_until(w, failed, 1);
+    world_send(w, "a2", "A", "{}");
+    world_send(w, "a3", "A", "{}");
+    world_step_until(w, held, 2);
+    world_advance(w, 5000);
+    world_step_until(w, failed, 2); /* a1 is done, a2 fails in the same run */
+    quiet(w);
+    assert_states(w, "a2 failed 1, a3 held 0");
+    assert_int_equal(scripts[2].attempts_seen, 0);
+    world_advance(w, 5000);
+    world_step_until(w, handled, 3);
     assert_int_equal(world_number(w, PARKED), 0);
 }
 
@@ -372,6 +425,8 @@ int main(void)
         CASE(poison_delays_no_healthy_message),
         CASE(retries_are_served_while_deliveries_keep_coming),
         CASE(of_a_key_later_ones_wait_behind_a_failed_one),
+        CASE(a_hot_key_drains_faster_than_it_fills),
+        CASE(of_a_run_what_follows_a_failure_is_held_again),
         CASE(a_dead_head_frees_its_key_under_hold_but_not_under_halt),
         CASE(under_skip_nothing_waits),
         CASE(busy_ones_of_a_key_go_back_together_and_stay_in_order),
