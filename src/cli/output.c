@@ -173,8 +173,9 @@ pr__table *pr__table_new(const pr__column *columns, size_t count)
     }
     scols_table_enable_noencoding(table->scols, 1); /* cells are made safe here */
     for (size_t i = 0; i < count; i++) {
-        int flags = (columns[i].right ? SCOLS_FL_RIGHT : 0) | (columns[i].cut ? SCOLS_FL_TRUNC : 0);
-        if (!scols_table_new_column(table->scols, columns[i].name, columns[i].cut ? 0.1 : 0, flags))
+        bool cut = columns[i].share > 0;
+        int flags = (columns[i].right ? SCOLS_FL_RIGHT : 0) | (cut ? SCOLS_FL_TRUNC : 0);
+        if (!scols_table_new_column(table->scols, columns[i].name, columns[i].share, flags))
             table->failed = true;
     }
     return table;

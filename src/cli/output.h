@@ -35,8 +35,8 @@ pr__exit pr__exit_of(pr_status status);
 /* A table with a head; text cells are made safe for a terminal and cut to its width. */
 typedef struct pr__column {
     const char *name;
-    bool right; /* numbers */
-    bool cut;   /* may be cut when the terminal is too narrow */
+    bool right;   /* numbers */
+    double share; /* of a narrow terminal, beyond which it is cut; 0 = never cut */
 } pr__column;
 
 typedef struct pr__table pr__table;

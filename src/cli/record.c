@@ -22,34 +22,36 @@ const char *pr__box_name(pr_box box)
 /* ---- tables ---- */
 
 static const pr__column outbox_columns[] = {
-    {"ID", false, false},       {"STATE", false, false},     {"TYPE", false, true},
-    {"KEY", false, true},       {"ATTEMPTS", true, false},   {"BYTES", true, false},
-    {"OCCURRED", false, false}, {"LAST ERROR", false, true},
+    {"ID", false, 0},   {"STATE", false, 0},    {"TYPE", false, 0.3},  {"KEY", false, 0.1},
+    {"TRIES", true, 0}, {"OCCURRED", false, 0}, {"ERROR", false, 0.2},
 };
 static const pr__column dead_columns[] = {
-    {"ID", false, false},       {"BOX", false, false},       {"CONSUMER", false, true},
-    {"TYPE", false, true},      {"KEY", false, true},        {"ATTEMPTS", true, false},
-    {"OCCURRED", false, false}, {"LAST ERROR", false, true},
+    {"ID", false, 0},    {"BOX", false, 0},  {"CONSUMER", false, 0.1}, {"TYPE", false, 0.3},
+    {"KEY", false, 0.1}, {"TRIES", true, 0}, {"OCCURRED", false, 0},   {"ERROR", false, 0.2},
 };
+enum { SECONDS_SIZE = 19 }; /* of an instant's text up to its seconds */
 
 pr__table *pr__record_table(pr__record_view view)
 {
-    return pr__table_new(view == PR__VIEW_DEAD ? dead_columns : outbox_columns, 8);
+    if (view == PR__VIEW_DEAD)
+        return pr__table_new(dead_columns, sizeof(dead_columns) / sizeof(dead_columns[0]));
+    return pr__table_new(outbox_columns, sizeof(outbox_columns) / sizeof(outbox_columns[0]));
 }
 
 void pr__record_row(pr__table *table, pr__record_view view, const pr_record *record)
 {
-    char attempts[24], bytes[24], occurred[PR_INSTANT_TEXT_SIZE] = "";
+    char attempts[24], occurred[PR_INSTANT_TEXT_SIZE] = "";
     const pr_message *message = &record->message;
     const char *why = record->unreadable ? record->unreadable : record->last_error;
     pr__format(attempts, sizeof(attempts), "%u", record->attempts);
-    pr__format(bytes, sizeof(bytes), "%llu", (unsigned long long)record->body_size_bytes);
-    if (message->occurred_at_us != 0)
+    if (message->occurred_at_us != 0) {
         pr__instant_text(message->occurred_at_us, occurred);
-    const char *outbox[] = {message->id,   pr__state_text(record->state),
-                            message->type, message->key,
-                            attempts,      bytes,
-                            occurred,      why};
+        occurred[SECONDS_SIZE] = 'Z'; /* the whole of it is in show and in JSON */
+        occurred[SECONDS_SIZE + 1] = '\0';
+    }
+    const char *outbox[] = {
+        message->id, pr__state_text(record->state), message->type, message->key, attempts, occurred,
+        why};
     const char *dead[] = {message->id,      pr__box_name(record->box),
                           record->consumer, message->type,
                           message->key,     attempts,

@@ -31,7 +31,7 @@ static void print_json(pr__cli *cli, const pr_status_report *report)
 static void print_text(pr__cli *cli, const pr_status_report *report)
 {
     static const pr__column columns[] = {
-        {"STATE", false, false}, {"OUTBOX", true, false}, {"INBOX", true, false}};
+        {"STATE", false, 0}, {"OUTBOX", true, 0}, {"INBOX", true, 0}};
     AUTO(pr__table) table = pr__table_new(columns, 3);
     char age[48] = "none pending";
     if (report->oldest_pending_age_ms > 0)

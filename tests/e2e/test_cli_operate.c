@@ -266,6 +266,44 @@ static void dead_letters(void **state)
     folder_leave(&here);
 }
 
+/* What an endpoint gave up: listed beside the outbox, redriven and discarded by consumer. */
+static void dead_letters_of_an_inbox(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"01a22d1f-1ccc-7ba9-89b4-000000000001",
+                                      "01a22d1f-1ccc-7ba9-89b4-000000000002"};
+    folder here;
+    two_stores(&here);
+    for (size_t i = 0; i < COUNT_OF(ids); i++) {
+        char sql[1024];
+        snprintf(sql, sizeof(sql),
+                 "INSERT INTO postroom_inbox_parked (tenant, consumer, message_id, original_id, "
+                 "body_hash, type, type_version, content_type, body, occurred_at, state, attempts, "
+                 "next_attempt_at, last_error, parked_at) VALUES ('', 'billing', '%s', '%s', "
+                 "zeroblob(16), 'urn:message:shop:order-placed', 1, 'application/json', X'7B7D', "
+                 "strftime('%%s', 'now') * 1000000, 'dead', 11, 0, 'no such customer', 0)",
+                 ids[i], ids[i]);
+        change("from.db", sql);
+    }
+    expect(0, "no such customer", "", "dead", "list");
+    expect(0, ids[0], "", "dead", "list", "--consumer", "billing", "--limit", "1");
+    expect(0, ids[1], "", "dead", "list", "--box", "inbox", "--json");
+    expect(0, "no messages", "", "dead", "list", "--box", "outbox");
+    expect(0, "no messages", "", "dead", "list", "--consumer", "shipping");
+    expect(0, "no such customer", "", "dead", "show", ids[0]);
+    expect(0, "billing", "", "explain", ids[0]);
+    expect(3, "", ids[0], "dead", "redrive", ids[0], "--reason", "not of the outbox");
+    expect(0, "1 redriven", "", "dead", "redrive", ids[0], "--consumer", "billing", "--reason",
+           "customer is there now");
+    expect(4, "", ids[0], "dead", "redrive", ids[0], "--consumer", "billing", "--reason", "again");
+    expect(0, "discarded", "", "dead", "discard", ids[1], "--consumer", "billing", "--reason", "r");
+    assert_int_equal(number_of("from.db", "SELECT count(*) FROM postroom_inbox WHERE message_id = "
+                                          "'01a22d1f-1ccc-7ba9-89b4-000000000002'"),
+                     1); /* its mark: a late duplicate does not run */
+    expect(0, "no messages", "", "dead", "list");
+    folder_leave(&here);
+}
+
 static void cancel_a_delayed_one(void **state)
 {
     (void)state;
@@ -294,7 +332,8 @@ int main(void)
         cmocka_unit_test(relay_once_twice),      cmocka_unit_test(relay_to_nowhere),
         cmocka_unit_test(relay_runs_and_drains), cmocka_unit_test(relay_tells_events),
         cmocka_unit_test(status_and_lists),      cmocka_unit_test(show_and_explain),
-        cmocka_unit_test(dead_letters),          cmocka_unit_test(cancel_a_delayed_one),
+        cmocka_unit_test(dead_letters),          cmocka_unit_test(dead_letters_of_an_inbox),
+        cmocka_unit_test(cancel_a_delayed_one),
     };
     return RUN_TESTS(tests);
 }
