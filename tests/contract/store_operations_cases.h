@@ -34,7 +34,9 @@
     X(a_subscriptions_dead_letter_is_redriven_by_its_name)                                         \
     X(discard_of_an_outbox_message)                                                                \
     X(discard_of_an_inbox_message_leaves_its_mark)                                                 \
-    X(cancel_of_a_delayed_message)
+    X(cancel_of_a_delayed_message)                                                                 \
+    X(a_command_killed_beside_its_commit_is_whole_or_nothing)                                      \
+    X(out_of_memory_is_told_and_nothing_is_half_done)
 
 #define STORE_OPERATIONS_CASE_DECLARE(name) void case_##name(void **state);
 STORE_OPERATIONS_CASES(STORE_OPERATIONS_CASE_DECLARE)
