@@ -15,62 +15,7 @@
 #include "store/sqlite/parked.h"
 #include "store/sqlite/row.h"
 
-#define ORIGIN       "sqlite.settle"
-#define EXPIRED_TEXT "expired before it could be sent"
-
-static bool is_kept(pr__result result)
-{
-    return result == PR__RESULT_OPEN || result == PR__RESULT_LOST;
-}
-
-void pr__settle_report_count(pr__settle_report *report, pr__result result)
-{
-    switch (result) {
-    case PR__RESULT_OPEN:
-    case PR__RESULT_LOST:
-        report->rest++;
-        break;
-    case PR__RESULT_PUBLISHED:
-        report->published++;
-        break;
-    case PR__RESULT_FAILED:
-        report->failed++;
-        break;
-    case PR__RESULT_DEFERRED:
-        report->deferred++;
-        break;
-    case PR__RESULT_DEAD:
-        report->dead++;
-        break;
-    case PR__RESULT_EXPIRED:
-        report->expired++;
-        break;
-    case PR__RESULT_HELD:
-        report->held++;
-        break;
-    }
-}
-
-pr__park pr__park_of(const pr__item *item, int64_t now)
-{
-    bool charged = item->result == PR__RESULT_FAILED || item->result == PR__RESULT_DEAD;
-    pr__park park = {.state = "failed",
-                     .attempts = (int64_t)item->attempts + charged,
-                     .deferred = item->result == PR__RESULT_DEFERRED,
-                     .next_attempt_at = now + item->retry_delay_ms * 1000,
-                     .error = item->error,
-                     .failed = item->result != PR__RESULT_HELD && !is_kept(item->result)};
-    if (item->result == PR__RESULT_DEAD || item->result == PR__RESULT_EXPIRED)
-        park.state = "dead";
-    if (item->result == PR__RESULT_EXPIRED && !park.error)
-        park.error = EXPIRED_TEXT;
-    if (item->result == PR__RESULT_HELD) {
-        /* without a key nothing would ever free it */
-        park.state = item->message.key ? "held" : "failed";
-        park.next_attempt_at = now;
-    }
-    return park;
-}
+#define ORIGIN "sqlite.settle"
 
 static const char SQL_PARK[] =
     "INSERT INTO {p}_outbox_parked (" PR__MESSAGE_COLUMNS
@@ -99,7 +44,7 @@ static pr_status settle_item(pr__claimer *c, pr__claim_lane *lane, const pr__ite
 {
     pr__journal *head = &lane->head;
     pr__arena *arena = c->batch->arena;
-    if (is_kept(item->result)) {
+    if (pr__result_kept(item->result)) {
         TRY(pr__id_list_add(&head->rest, arena, item->log_id, err));
         return pr__suspect_list_set(&head->suspects, arena, item->log_id, item->suspicion, err);
     }
