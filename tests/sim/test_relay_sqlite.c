@@ -4,6 +4,7 @@
  */
 #include "sim/live.h"
 
+#include "base/fault.h"
 #include "base/time.h"
 #include "port/store.h"
 
@@ -185,6 +186,44 @@ static void test_renews(void **state)
     assert_int_equal(snapshot_of(one).fenced + snapshot_of(two).fenced, 0);
 }
 
+#ifdef PR_FAULT_POINTS
+/* The n-th allocation fails, for every n: nothing is lost, nothing is charged, nothing leaks. */
+static void test_no_memory(void **state)
+{
+    live *at = *state;
+    const pr_relay_options opt = {.lease_ms = 1};
+    int64_t n = 1;
+    for (bool failed = true; failed; n++) {
+        live_enqueue(at, (int32_t)(n % 5), 3, LIVE_TOPIC);
+        live_relay *it = live_relay_new(at, 0, opt);
+        it->relay = pr_relay_free(it->relay);
+        pr_relay_options sized = opt;
+        sized.size = sizeof sized;
+        pr_transport *list[] = {&it->transport.base};
+        uint64_t published = 0;
+        pr_error err = PR_ERROR_INIT;
+        pr__fault_alloc_fail_at(n);
+        pr_status status = pr_relay_new(it->store, list, 1, &sized, &it->relay, &err);
+        if (status == PR_OK)
+            status = pr_relay_run_once(it->relay, &published, &err);
+        failed = pr__fault_alloc_count() >= n;
+        pr__fault_alloc_fail_at(0);
+        if (status != PR_OK && (status != PR_E_NOMEM || !failed) && status != PR_E_BACKEND)
+            fail_msg("allocation %lld: %s: %s", (long long)n, pr_status_text(status), err.message);
+        it->relay = pr_relay_free(it->relay);
+        it->store = pr_store_free(it->store);
+        assert_true(n < 5000);
+    }
+    live_relay *it = live_relay_new(at, 1, (pr_relay_options){0});
+    pr__sleep_us(2000); /* leases of 1 ms */
+    once(it);
+    assert_int_equal(live_number(at, "SELECT count(*) FROM postroom_outbox_parked"), 0);
+    live_wait_state(at, "published", 3 * (n - 1));
+    live_check(at);
+    printf("# %lld allocations\n", (long long)n - 2);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +233,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_delayed, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_locked, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_renews, live_setup, live_teardown),
+#ifdef PR_FAULT_POINTS
+        cmocka_unit_test_setup_teardown(test_no_memory, live_setup, live_teardown),
+#endif
     };
     return RUN_TESTS(tests);
 }
