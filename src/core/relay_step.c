@@ -148,9 +148,11 @@ static bool others_in_hand(const pr_relay *relay, const pr__work *but)
 /* Settle and claim share a commit unless something else has its turn now. */
 static bool may_claim_with(const pr_relay *relay, const pr__work *work, int64_t now_us)
 {
-    if (relay->stopping || work->outage || work->waiting > 0 || relay->once != PR__ONCE_OFF ||
-        !pr__relay_any_up(relay) || others_in_hand(relay, work))
+    if (relay->stopping || work->outage || work->waiting > 0 || !pr__relay_any_up(relay) ||
+        others_in_hand(relay, work))
         return false;
+    if (relay->once != PR__ONCE_OFF)
+        return relay->once == PR__ONCE_LOG && relay->once_claimed < relay->once_limit;
     for (int turn = 0; turn < PR__TURN_COUNT; turn++) {
         if (turn != PR__TURN_LOG && turn_due(relay, (pr__relay_turn)turn, now_us))
             return false;

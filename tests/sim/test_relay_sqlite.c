@@ -191,7 +191,7 @@ static void test_renews(void **state)
 static void test_no_memory(void **state)
 {
     live *at = *state;
-    const pr_relay_options opt = {.lease_ms = 1};
+    const pr_relay_options opt = {.lease_ms = 300};
     int64_t n = 1;
     for (bool failed = true; failed; n++) {
         live_enqueue(at, (int32_t)(n % 5), 3, LIVE_TOPIC);
@@ -215,7 +215,7 @@ static void test_no_memory(void **state)
         assert_true(n < 5000);
     }
     live_relay *it = live_relay_new(at, 1, (pr_relay_options){0});
-    pr__sleep_us(2000); /* leases of 1 ms */
+    pr__sleep_us(400000); /* leases of 300 ms */
     once(it);
     assert_int_equal(live_number(at, "SELECT count(*) FROM postroom_outbox_parked"), 0);
     live_wait_state(at, "published", 3 * (n - 1));
