@@ -255,18 +255,18 @@ void case_parked_operator_hold(void **state)
     fixture *fix = *state;
     post_many(fix, 2, TO_BROKER, "k");
     one_ends(fix, 1, PR__RESULT_FAILED, PR__RESULT_OPEN);
-    run(fix, "UPDATE {t}outbox_parked SET operator_hold = 1 WHERE log_id = 1");
+    run(fix, "UPDATE {t}outbox_parked SET operator_hold = true WHERE log_id = 1");
     pass_ms(fix, 10000);
     assert_null(claim_parked(fix, store_at(fix, 0), 1, 10));
     assert_int_equal(due_ms(fix, store_at(fix, 0), 1), -1);
-    run(fix, "UPDATE {t}outbox_parked SET operator_hold = 0");
-    run(fix, "UPDATE {t}outbox_parked SET operator_hold = 1 WHERE log_id = 2");
+    run(fix, "UPDATE {t}outbox_parked SET operator_hold = false");
+    run(fix, "UPDATE {t}outbox_parked SET operator_hold = true WHERE log_id = 2");
     pr__batch *batch = claim_parked(fix, store_at(fix, 0), 1, 10);
     assert_int_equal(batch->item_count, 1); /* the run ends before the one that is held */
     set_all(batch, PR__RESULT_PUBLISHED);
     settle_free(fix, store_at(fix, 0), batch);
     assert_null(claim_parked(fix, store_at(fix, 0), 1, 10));
-    run(fix, "UPDATE {t}outbox_parked SET operator_hold = 0");
+    run(fix, "UPDATE {t}outbox_parked SET operator_hold = false");
     batch = claim_parked(fix, store_at(fix, 0), 1, 10);
     assert_int_equal(batch->item_count, 1);
     pr__batch_free(batch);

@@ -81,10 +81,10 @@ void close_stores(store_fixture *fix)
 
 void pass_ms(store_fixture *fix, int64_t ms)
 {
-    if (fix->provider->clock_given)
-        fix->skew_us += ms * 1000;
+    if (fix->provider->pass_ms)
+        fix->provider->pass_ms(fix->world, ms);
     else
-        pr__sleep_us(ms * 1000);
+        fix->skew_us += ms * 1000;
 }
 
 int64_t store_now_us(store_fixture *fix)

@@ -174,18 +174,18 @@ void case_what_an_operator_holds_stays(void **state)
     assert_true(inbox_park_row(fix, "3", "b", PR_STATE_HELD, 0));
     assert_true(inbox_park_row(fix, "4", "b", PR_STATE_HELD, 0));
     char ids[32];
-    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 1 WHERE message_id IN ('1', '4')");
+    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = true WHERE message_id IN ('1', '4')");
     assert_string_equal(inbox_ids(inbox_claim_all(store_at(fix, 0)), ids, sizeof ids), "3");
     assert_true(inbox_due_ms(store_at(fix, 0), PR_ORDER_HOLD) > 0); /* the lease of 3 */
     pass_ms(fix, LEASE_MS + 1);
-    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 1 WHERE message_id = '3'");
+    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = true WHERE message_id = '3'");
     assert_null(inbox_claim_all(store_at(fix, 0))); /* not even a takeover */
     assert_int_equal(inbox_due_ms(store_at(fix, 0), PR_ORDER_HOLD), -1);
     assert_true(inbox_park_row(fix, "5", "c", PR_STATE_HELD, 0));
     assert_true(inbox_park_row(fix, "6", "c", PR_STATE_FAILED, 0));
-    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 1 WHERE message_id = '5'");
+    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = true WHERE message_id = '5'");
     assert_null(inbox_claim_all(store_at(fix, 0))); /* nor what stands behind it in its key */
-    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = 0 WHERE message_id = '1'");
+    run_sql(fix, "UPDATE {p}_inbox_parked SET operator_hold = false WHERE message_id = '1'");
     assert_string_equal(inbox_ids(inbox_claim_all(store_at(fix, 0)), ids, sizeof ids), "1,2");
 }
 

@@ -496,7 +496,7 @@ void case_explain_names_the_cause(void **state)
     redrive(fix, &opt, "redrive");
     check_explained(fix, head.id, "was redriven, is due and waits for a relay", "", "redriven");
     check_explained(fix, next.id, "is held behind", head.id, "held again");
-    run_sql(fix, "UPDATE {p}_outbox_parked SET operator_hold = 1");
+    run_sql(fix, "UPDATE {p}_outbox_parked SET operator_hold = true");
     check_explained(fix, next.id, "an operator holds it", head.id, "operator");
     pr_message message = PR_MESSAGE(.type = TYPE_PLACED, .body = "", .body_size_bytes = 0,
                                     .deliver_at_us = store_now_us(fix) + 7200000000);

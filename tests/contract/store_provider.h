@@ -28,6 +28,8 @@ typedef struct store_provider {
     /* A handle as another process would have it, also after a fork. settings NULL = defaults. */
     pr_status (*open)(void *world, const store_settings *settings, pr_store **ret_store,
                       pr_error *err);
+    /* Let time go by for what stands in the database; NULL: by the clock of the settings. */
+    void (*pass_ms)(void *world, int64_t ms);
     /* Run plain SQL ({p}outbox and so on for table names) on a connection of its own, as somebody
        else would; out is the first column of the first row as text, "" when there is none. */
     pr_status (*ask)(void *world, const char *sql, char *out, size_t size, pr_error *err);

@@ -1,0 +1,28 @@
+/*
+ * The PostgreSQL store as a provider of the store suites: a database of its own for each case, on a
+ * server that is the program's.
+ */
+#ifndef PR_TESTS_POSTGRES_WORLD_H
+#define PR_TESTS_POSTGRES_WORLD_H
+
+#include "contract/store_provider.h"
+#include "support/postgres_db.h"
+
+typedef struct postgres_world {
+    char uri[POSTGRES_CONNINFO_SIZE];
+    PGconn *db; /* other hands; opened on first use */
+} postgres_world;
+
+extern const store_provider postgres_provider;
+
+/* Start the server, run a suite, stop the server. */
+int postgres_suite_run(int (*suite)(void));
+
+postgres_world *postgres_world_new(void);
+void postgres_world_free(postgres_world *world);
+PGconn *postgres_world_db(postgres_world *world);
+/* The database's clock goes on: whatever stands in the store becomes older by ms. Only the times
+   that belong to messages, their occurrence, stay. */
+void postgres_world_pass(postgres_world *world, int64_t ms);
+
+#endif
