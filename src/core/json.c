@@ -10,6 +10,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/memory.h"
+
+#define LOAD_FLAGS      (JSON_REJECT_DUPLICATES | JSON_DECODE_ANY)
+#define LOAD_PROBE_SIZE ((size_t)64 * 1024)
 
 static const char *reason(enum json_error_code code)
 {
@@ -45,18 +49,34 @@ static const char *reason(enum json_error_code code)
     return "bad syntax";
 }
 
+/* jansson may tell an allocation that failed while it read a word as bad syntax or an early end.
+   Such a message would be dead for want of memory; so no fault is believed that does not come
+   again once memory is seen to be there. */
+static pr_status see_memory(size_t size, const char *origin, pr_error *err)
+{
+    AUTO(void) probe = pr__alloc(LOAD_PROBE_SIZE + 2 * size);
+    return probe ? PR_OK : pr__fail_nomem(err, origin);
+}
+
+static bool out_of_memory(const json_error_t *error)
+{
+    return json_error_code(error) == json_error_out_of_memory;
+}
+
 pr_status pr__json_load(const char *text, size_t size, const char *origin, const char *what,
                         json_t **ret_value, pr_error *err)
 {
     json_error_t error;
-    json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!value) {
-        enum json_error_code code = json_error_code(&error);
-        if (code == json_error_out_of_memory)
-            return pr__fail_nomem(err, origin);
-        return pr__fail(err, PR_E_CONTENT, origin, "%s: no valid JSON, %s at byte %d", what,
-                        reason(code), error.position);
+    json_t *value = json_loadb(text, size, LOAD_FLAGS, &error);
+    if (!value && !out_of_memory(&error)) {
+        TRY(see_memory(size, origin, err));
+        value = json_loadb(text, size, LOAD_FLAGS, &error);
     }
+    if (!value && out_of_memory(&error))
+        return pr__fail_nomem(err, origin);
+    if (!value)
+        return pr__fail(err, PR_E_CONTENT, origin, "%s: no valid JSON, %s at byte %d", what,
+                        reason(json_error_code(&error)), error.position);
     *ret_value = value;
     return PR_OK;
 }
