@@ -30,6 +30,7 @@
  */
 #define BUSY_SLEEP_MIN_US 100
 #define BUSY_SLEEP_MAX_US 2000
+#define ROLLBACK_TRIES    3
 #define BUSY_TRY_US       90 /* what a try and a timer that comes late cost beside the sleep */
 
 static int64_t busy_sleep_us(int count)
@@ -283,6 +284,11 @@ pr_status pr__sqlite_int(pr__sqlite_conn *conn, const char *sql, int64_t *ret_va
 pr_status pr__sqlite_step(pr__sqlite_conn *conn, sqlite3_stmt *stmt, bool *ret_row, pr_error *err)
 {
     int code = sqlite3_step(stmt);
+    /* A check that had no memory to look says no; what is really wrong is wrong again. */
+    if (code == SQLITE_CONSTRAINT_CHECK) {
+        sqlite3_reset(stmt);
+        code = sqlite3_step(stmt);
+    }
     if (code != SQLITE_ROW && code != SQLITE_DONE)
         return pr__sqlite_fail(conn, code, err);
     *ret_row = code == SQLITE_ROW;
@@ -305,6 +311,7 @@ bool pr__sqlite_in_transaction(const pr__sqlite_conn *conn)
 static const char SQL_BEGIN[] = "BEGIN";
 static const char SQL_BEGIN_WRITE[] = "BEGIN IMMEDIATE";
 static const char SQL_COMMIT[] = "COMMIT";
+static const char SQL_ROLLBACK[] = "ROLLBACK";
 
 pr_status pr__sqlite_begin(pr__sqlite_conn *conn, bool write, pr_error *err)
 {
@@ -313,13 +320,20 @@ pr_status pr__sqlite_begin(pr__sqlite_conn *conn, bool write, pr_error *err)
         return pr__fail(err, PR_E_STATE, ORIGIN,
                         "a transaction is open on this store: finish its unit first, or use a "
                         "clone of the store");
+    /* The way out is made before the way in: a rollback is wanted most where memory ran out. */
+    sqlite3_stmt *rollback;
+    TRY(pr__sqlite_prepare(conn, SQL_ROLLBACK, &rollback, err));
     return pr__sqlite_run(conn, write ? SQL_BEGIN_WRITE : SQL_BEGIN, NULL, err, "");
 }
 
 void pr__sqlite_rollback(pr__sqlite_conn *conn)
 {
-    if (pr__sqlite_in_transaction(conn))
-        sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL);
+    for (int i = 0; i < ROLLBACK_TRIES && pr__sqlite_in_transaction(conn); i++) {
+        sqlite3_stmt *rollback = NULL;
+        if (pr__sqlite_prepare(conn, SQL_ROLLBACK, &rollback, NULL) == PR_OK)
+            (void)sqlite3_step(rollback);
+        pr__sqlite_reset(rollback);
+    }
 }
 
 /* After these a commit record may or may not stand in the WAL. */
