@@ -1,8 +1,6 @@
 /*
  * Opening a store while others enqueue: its checks read a database that changes between them.
  */
-#include "support/test.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -10,6 +8,7 @@
 #include <postroom/sqlite.h>
 
 #include "base/text.h"
+#include "support/test.h"
 
 #define OPENS 100
 
