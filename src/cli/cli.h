@@ -62,5 +62,6 @@ extern const pr__command pr__command_dead_redrive;
 extern const pr__command pr__command_dead_discard;
 extern const pr__command pr__command_explain;
 extern const pr__command pr__command_cancel;
+extern const pr__command pr__command_doctor;
 
 #endif

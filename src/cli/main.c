@@ -21,7 +21,7 @@ static const pr__command *const commands[] = {
     &pr__command_relay,        &pr__command_status,       &pr__command_outbox_list,
     &pr__command_outbox_show,  &pr__command_dead_list,    &pr__command_dead_show,
     &pr__command_dead_redrive, &pr__command_dead_discard, &pr__command_explain,
-    &pr__command_cancel,
+    &pr__command_cancel,       &pr__command_doctor,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
@@ -53,7 +53,8 @@ static void global_help(pr__buffer *out, const char *group)
     }
     pr__buffer_append_text(
         out, "\n`postroom COMMAND --help` shows the options of a command. The store is named by\n"
-             "--store sqlite:PATH or by the environment's POSTROOM_STORE.\n"
+             "--store sqlite:PATH, --store postgresql://HOST/DATABASE, or by the environment's\n"
+             "POSTROOM_STORE.\n"
              "\n"
              "exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 wrong state, 5 partial\n");
     out->size--; /* the printer adds the last newline */

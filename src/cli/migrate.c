@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/store_name.h"
 #include "cli/wiring.h"
 
 #define ORIGIN "cli.migrate"
@@ -103,7 +104,8 @@ static void remove_scratch(const char *folder, const char *path)
 
 static void report(pr__cli *cli, const migrate_values *values, const pr_migrate_report *done)
 {
-    const char *name = pr__wiring_store_name(&values->common);
+    char name[PR__STORE_LABEL_SIZE];
+    pr__store_label(pr__wiring_store_name(&values->common), name, sizeof(name));
     if (cli->json) {
         AUTO_BUFFER out = PR_BUFFER_INIT;
         pr__json json;
@@ -165,7 +167,7 @@ static pr__exit run(pr__cli *cli, const void *v)
                               .relay_order = (pr_order)(pr__option_or(values->order, -1) + 1)};
     pr__store_request request = {.common = &values->common, .create = true};
     const char *name = pr__wiring_store_name(&values->common);
-    const char *file = name ? pr__wiring_path(name) : NULL;
+    const char *file = name ? pr__store_path(name) : NULL;
     pr_status status;
     if (values->print && file && access(file, F_OK) != 0)
         status = open_scratch(values, folder, path, &store, &err);

@@ -23,10 +23,18 @@
 
 static const pr__option store_options[] = {
     {"store", PR__OPTION_TEXT, "STORE",
-     "the database: sqlite:PATH, or a plain path; without it the environment's POSTROOM_STORE",
+     "the database: sqlite:PATH, a plain path, postgresql://HOST/DATABASE or libpq's key=value "
+     "words, or postgresql: for what the PG* variables say; without it the environment's "
+     "POSTROOM_STORE",
      offsetof(pr__common, store), 0, 0, NULL},
-    {"prefix", PR__OPTION_TEXT, "NAME", "prefix of the table names (default postroom)",
+    {"schema", PR__OPTION_TEXT, "NAME", "PostgreSQL: the schema of the tables (default postroom)",
+     offsetof(pr__common, schema), 0, 0, NULL},
+    {"prefix", PR__OPTION_TEXT, "NAME",
+     "prefix of the table names (default: postroom on SQLite, none on PostgreSQL)",
      offsetof(pr__common, prefix), 0, 0, NULL},
+    {"pooler", PR__OPTION_FLAG, NULL,
+     "PostgreSQL: no named statements, for PgBouncer in transaction mode",
+     offsetof(pr__common, pooler), 0, 0, NULL},
     {"busy", PR__OPTION_DURATION, "TIME", "how long to wait for other writers (default 5s)",
      offsetof(pr__common, busy_ms), 1, 0, NULL},
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},

@@ -52,7 +52,9 @@ typedef struct pr__common {
     bool help;
     bool json;
     const char *store;
+    const char *schema;
     const char *prefix;
+    bool pooler;
     int64_t busy_ms;
 } pr__common;
 

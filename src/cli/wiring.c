@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include <postroom/database.h>
+#include <postroom/postgres.h>
 #include <postroom/sqlite.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/store_name.h"
 
-#define ORIGIN        "cli.wiring"
-#define SQLITE_SCHEME "sqlite:"
+#define ORIGIN "cli.wiring"
 
 const char *pr__wiring_store_name(const pr__common *common)
 {
@@ -23,36 +24,63 @@ const char *pr__wiring_store_name(const pr__common *common)
     return pr__text_empty(text) ? NULL : text;
 }
 
-const char *pr__wiring_path(const char *text)
+static pr_status open_sqlite(const char *text, const pr__store_request *request,
+                             pr_store **ret_store, pr_error *err)
 {
-    if (pr__text_starts_with(text, SQLITE_SCHEME))
-        return text + strlen(SQLITE_SCHEME);
-    return strstr(text, "://") ? NULL : text;
+    const char *path = pr__store_path(text);
+    if (path[0] == '\0')
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "the store '%s' has no path; use sqlite:PATH",
+                        text);
+    if (request->common->schema || request->common->pooler)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "--schema and --pooler are for PostgreSQL, not for '%s'", text);
+    pr_sqlite_options opt =
+        PR_SQLITE_OPTIONS(.create = request->create,
+                          .schema_check_off = request->create || request->schema_check_off,
+                          .path = path, .prefix = request->common->prefix,
+                          .busy_ms = pr__option_or(request->common->busy_ms, 0),
+                          .body_size_max = request->body_size_max, .observer = request->observer);
+    return pr_sqlite_store_open(&opt, ret_store, err);
+}
+
+static pr_status open_postgres(const char *text, const pr__store_request *request,
+                               pr_store **ret_store, pr_error *err)
+{
+    pr_postgres_options opt =
+        PR_POSTGRES_OPTIONS(.statements_off = request->common->pooler,
+                            .schema_check_off = request->create || request->schema_check_off,
+                            .conninfo = pr__store_conninfo(text), .schema = request->common->schema,
+                            .prefix = request->common->prefix,
+                            .busy_ms = pr__option_or(request->common->busy_ms, 0),
+                            .body_size_max = request->body_size_max, .observer = request->observer);
+    return pr_postgres_store_open(&opt, ret_store, err);
 }
 
 static pr_status open_named(const char *text, const pr__store_request *request,
                             pr_store **ret_store, pr_error *err)
 {
-    const char *path = pr__wiring_path(text);
-    if (!path)
+    pr_error cause = PR_ERROR_INIT;
+    char label[PR__STORE_LABEL_SIZE];
+    pr_status status = PR_OK;
+    pr__store_label(text, label, sizeof(label));
+    switch (pr__store_kind_of(text)) {
+    case PR__STORE_SQLITE:
+        status = open_sqlite(text, request, ret_store, &cause);
+        break;
+    case PR__STORE_POSTGRES:
+        status = open_postgres(text, request, ret_store, &cause);
+        break;
+    case PR__STORE_OTHER:
         /* the address may hold a password: it is not shown */
         return pr__fail(err, PR_E_UNSUPPORTED, ORIGIN,
-                        "stores of the kind '%.*s' are not built in; use sqlite:PATH",
+                        "stores of the kind '%.*s' are not built in; use sqlite:PATH or "
+                        "postgresql://HOST/DATABASE",
                         (int)strcspn(text, ":"), text);
-    if (path[0] == '\0')
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "the store '%s' has no path; use sqlite:PATH",
-                        text);
-    pr_sqlite_options opt =
-        PR_SQLITE_OPTIONS(.create = request->create, .schema_check_off = request->create,
-                          .path = path, .prefix = request->common->prefix,
-                          .busy_ms = pr__option_or(request->common->busy_ms, 0),
-                          .body_size_max = request->body_size_max, .observer = request->observer);
-    pr_error cause = PR_ERROR_INIT;
-    pr_status status = pr_sqlite_store_open(&opt, ret_store, &cause);
+    }
     if (status == PR_E_NOT_FOUND)
         return pr__fail(err, status, ORIGIN,
-                        "there is no store '%s'; make it with: postroom migrate --store %s", text,
-                        text);
+                        "there is no store '%s'; make it with: postroom migrate --store %s", label,
+                        label);
     if (status != PR_OK)
         pr__error_copy(err, &cause);
     return status;
@@ -63,13 +91,16 @@ pr_status pr__wiring_store(const pr__store_request *request, pr_store **ret_stor
     const char *text = pr__wiring_store_name(request->common);
     if (!text)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "no store is named; use --store sqlite:PATH or set " PR__STORE_ENVIRONMENT);
+                        "no store is named; use --store sqlite:PATH, --store "
+                        "postgresql://HOST/DATABASE, or set " PR__STORE_ENVIRONMENT);
     return open_named(text, request, ret_store, err);
 }
 
 /* The size of a transport's name that text begins with and '=' ends; 0 = none. */
 static size_t name_size(const char *text)
 {
+    if (pr__store_kind_of(text) == PR__STORE_POSTGRES)
+        return 0; /* host=… is an address of libpq, not a transport "host" */
     size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
     if (size == 0 || text[size] != '=' || text[0] < 'a' || text[0] > 'z')
         return 0;

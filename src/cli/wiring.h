@@ -19,6 +19,7 @@
 typedef struct pr__store_request {
     const pr__common *common;
     bool create;                 /* make the file and open it whatever its schema: migrate only */
+    bool schema_check_off;       /* open it whatever its schema, make nothing: doctor */
     uint64_t body_size_max;      /* 0 = the default */
     const pr_observer *observer; /* may be NULL */
 } pr__store_request;
@@ -29,9 +30,6 @@ pr_status pr__wiring_store(const pr__store_request *request, pr_store **ret_stor
 
 /* The name of the store as given, for texts. NULL: none given. */
 const char *pr__wiring_store_name(const pr__common *common);
-
-/* The file of a store's name, or NULL when it is not in a file. Points into text. */
-const char *pr__wiring_path(const char *text);
 
 /* A transport with the store that it leads to. */
 typedef struct pr__link {

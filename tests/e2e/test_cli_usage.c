@@ -100,15 +100,24 @@ static void what_is_no_store_is_refused(void **state)
         expect_program(4, "", "migrate", calls[i][0], call);
         with_store(calls[i], "other.db", NULL, call);
         expect_program(4, "", "migrate", calls[i][0], call);
-        with_store(calls[i], "postgresql://user:secret@host/db", NULL, call);
+        with_store(calls[i], "mysql://user:secret@host/db", NULL, call);
         expect_program(2, "", "not built in", calls[i][0], call);
     }
     expect(1, "", "not a database", "migrate", "--store", "text.db");
     expect(2, "", "has no path", "status", "--store", "sqlite:");
     result r;
-    run(&r, "status", "--store", "postgresql://user:secret@host/db");
-    assert_null(strstr(r.err, "secret"));
-    result_done(&r);
+    static const char *const secretive[] = {
+        "mysql://user:secret@host/db", "postgresql://user:secret@127.0.0.1:1/db",
+        "host=127.0.0.1 port=1 user=user password=secret", "postgresql://user:secret@[/"};
+    for (size_t i = 0; i < COUNT_OF(secretive); i++) {
+        run(&r, "status", "--store", secretive[i]);
+        assert_true(r.code == 1 || r.code == 2);
+        if (strstr(r.err, "secret") || strstr(r.out, "secret"))
+            fail_msg("%s: shown: %s", secretive[i], r.err);
+        result_done(&r);
+    }
+    expect(2, "", "are for PostgreSQL", "status", "--store", "a.db", "--pooler");
+    expect(2, "", "are for PostgreSQL", "status", "--store", "a.db", "--schema", "x");
     folder_leave(&here);
 }
 
