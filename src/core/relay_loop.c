@@ -92,6 +92,10 @@ static bool in_hand(const pr_relay *relay)
 /* Parked rows first: what they free goes on behind them. */
 static pr_status once_parked(pr_relay *relay, bool *ret_called, pr_error *err)
 {
+    if (in_hand(relay)) { /* what it publishes may free more of its key */
+        *ret_called = false;
+        return PR_OK;
+    }
     relay->ask_due = false;
     if (!pr__relay_any_up(relay) || relay->parked_at_us > pr__relay_now(relay)) {
         relay->once = PR__ONCE_LOG;

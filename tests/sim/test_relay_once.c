@@ -89,6 +89,28 @@ static void test_frees(void **state)
     sim_bench_free(bench);
 }
 
+static void slow(sim_transport *transport, const sim_row *row, sim_fate *ret_fate)
+{
+    sim_decide_by_name(transport, row, ret_fate);
+    ret_fate->after_us = MS(150);
+}
+
+/* The same with slow outcomes, and a run that takes several claims. */
+static void test_frees_slowly(void **state)
+{
+    (void)state;
+    sim_bench *bench = bench_of((pr_relay_options){.backoff_initial_ms = 10, .batch_max = 2}, 1);
+    bench->transport.decide = slow;
+    sim_row *head = sim_add(bench->world, "k", AT("refuse"));
+    for (int i = 0; i < 9; i++)
+        sim_add(bench->world, "k", OK);
+    assert_int_equal(once(bench, PR_OK, "", "the head fails"), 0);
+    pr__format(head->destination, sizeof head->destination, "%s", OK);
+    bench->world->now_us += SECONDS(1);
+    assert_int_equal(once(bench, PR_OK, "", "all go"), 10);
+    sim_bench_free(bench);
+}
+
 static void test_failures(void **state)
 {
     (void)state;
@@ -190,9 +212,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_once_each), cmocka_unit_test(test_frees),
-        cmocka_unit_test(test_failures),  cmocka_unit_test(test_one_of_two),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_once_each),    cmocka_unit_test(test_frees),
+        cmocka_unit_test(test_frees_slowly), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_one_of_two),
     };
     return RUN_TESTS(tests);
 }
