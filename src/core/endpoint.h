@@ -63,9 +63,10 @@ struct pr_endpoint {
     int64_t retry_look_us;   /* when to look for due rows again */
     int64_t subscribe_at_us; /* not before; after a failure */
     uint32_t subscribe_failures;
-    int64_t kept_at_us;   /* deliveries were kept alive last */
-    int64_t resume_at_us; /* while paused */
-    uint32_t pauses;      /* in a row, without a message handled in between */
+    int64_t kept_at_us;     /* deliveries were kept alive last */
+    int64_t maintain_at_us; /* the store's housekeeping: not before */
+    int64_t resume_at_us;   /* while paused */
+    uint32_t pauses;        /* in a row, without a message handled in between */
 
     atomic_bool stopping;
     atomic_bool running;

@@ -22,6 +22,7 @@
 #define GIVE_BACK_MS     100  /* hint to the transport: not at once */
 #define OPEN_TIMEOUT_MS  1000 /* connecting blocks the thread no longer */
 #define SLEEP_SLICE_MS   20   /* how soon a stop is seen */
+#define MAINTAIN_MS      1000 /* between two looks at the store's housekeeping */
 #define PAUSE_INITIAL_MS 100
 #define PAUSE_MAX_MS     5000
 #define RECEIVE_MAX      64
@@ -276,6 +277,18 @@ static pr_status after_delivery(pr_endpoint *endpoint, uint32_t index, pr__verdi
     return PR_OK;
 }
 
+/* A store with an endpoint may have no relay: then nobody else checkpoints its log of writes. What
+   fails here is tried again; it is no matter of a message. */
+static void maintain(pr_endpoint *endpoint)
+{
+    int64_t now_us = pr__endpoint_now_us(endpoint);
+    if (now_us < endpoint->maintain_at_us)
+        return;
+    endpoint->maintain_at_us = now_us + MAINTAIN_MS * 1000;
+    pr_status ignored = pr__store_maintain(endpoint->store, NULL);
+    (void)ignored;
+}
+
 static pr_status try_one(pr_endpoint *endpoint, bool retry, uint32_t index, pr_error *err)
 {
     pr__verdict verdict = PR__WORK_TROUBLE;
@@ -290,6 +303,8 @@ static pr_status try_one(pr_endpoint *endpoint, bool retry, uint32_t index, pr_e
         endpoint->retries_in_row = 0;
     if (verdict == PR__WORK_TROUBLE)
         pause_endpoint(endpoint, local.message);
+    else
+        maintain(endpoint);
     if (status == PR_OK)
         status = settled;
     if (status != PR_OK)

@@ -1,6 +1,8 @@
 /*
  * An endpoint's inbox: one effect an id, whatever is delivered twice, refused, busy or broken.
  */
+#include <sys/stat.h>
+
 #include "e2e/endpoint/world.h"
 
 #include <postroom/headers.h>
@@ -578,6 +580,27 @@ static void bad_options_are_refused(void **state)
     }
 }
 
+/* A store with an endpoint and no relay: its log of writes is brought into the database. */
+static void the_write_ahead_log_is_checkpointed(void **state)
+{
+    world *w = *state;
+    struct stat before, after;
+    world_start(w);
+    world_send(w, ID_A, NULL, "{}");
+    world_step_until(w, handled, 1);
+    assert_int_equal(sqlite3_exec(w->db,
+                                  "PRAGMA wal_autocheckpoint = 0; CREATE TABLE ballast (b);"
+                                  "INSERT INTO ballast VALUES (randomblob(6 * 1024 * 1024))",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(stat(w->path, &before), 0);
+    world_advance(w, 2000);
+    world_send(w, ID_B, NULL, "{}");
+    world_step_until(w, handled, 2);
+    assert_int_equal(stat(w->path, &after), 0);
+    assert_true(after.st_size >= before.st_size + 6 * 1024 * 1024);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -597,6 +620,7 @@ int main(void)
         CASE(a_store_that_cannot_park_gives_back_and_pauses_until_it_answers),
         CASE(a_commit_that_fails_leaves_no_effect_and_is_tried_again),
         CASE(stop_gives_everything_back_uncharged),
+        CASE(the_write_ahead_log_is_checkpointed),
     };
 #undef CASE
     return RUN_TESTS(tests);
