@@ -38,6 +38,7 @@ typedef struct demo_values {
     int64_t orders;
     const char *dir;
     bool quick;
+    const char *postgres;
     const char *check;
 } demo_values;
 
@@ -49,6 +50,11 @@ static const pr__option options[] = {
      offsetof(demo_values, dir), 0, 0, NULL},
     {"quick", PR__OPTION_FLAG, NULL, "200 orders and 3 kills", offsetof(demo_values, quick), 0, 0,
      NULL},
+    {"postgres", PR__OPTION_TEXT, "ADDRESS",
+     "on PostgreSQL: the server, by the address of any database of it; the demo makes the "
+     "databases "
+     "postroom_orders and postroom_billing there. ./dev demo --postgres starts one of its own",
+     offsetof(demo_values, postgres), 0, 0, NULL},
     {"check", PR__OPTION_TEXT, "FOLDER", "only reconcile the databases of an earlier demo",
      offsetof(demo_values, check), 0, 0, NULL},
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
@@ -57,9 +63,10 @@ static const pr__option options[] = {
 typedef struct demo {
     pr__cli *cli;
     bool bar; /* on a terminal */
+    bool postgres;
     char folder[PR__DEMO_PATH_SIZE - 64];
-    char orders_path[PR__DEMO_PATH_SIZE];
-    char billing_path[PR__DEMO_PATH_SIZE];
+    char orders_store[PR__DEMO_PATH_SIZE]; /* their names as stores */
+    char billing_store[PR__DEMO_PATH_SIZE];
     char log_path[PR__DEMO_PATH_SIZE];
     char sample_id[PR_UUID_TEXT_SIZE]; /* one that was in flight when the relay was killed */
     uint64_t orders;
@@ -181,9 +188,16 @@ static pr_status make_folder(demo *of, const char *wanted, pr_error *err)
 
 static void name_files(demo *of)
 {
-    pr__format(of->orders_path, sizeof(of->orders_path), "%s/orders.db", of->folder);
-    pr__format(of->billing_path, sizeof(of->billing_path), "%s/billing.db", of->folder);
+    pr__format(of->orders_store, sizeof(of->orders_store), "%s/orders.db", of->folder);
+    pr__format(of->billing_store, sizeof(of->billing_store), "%s/billing.db", of->folder);
     pr__format(of->log_path, sizeof(of->log_path), "%s/relay.log", of->folder);
+}
+
+static pr_status make_databases(demo *of, const char *server, pr_error *err)
+{
+    static const char *const names[] = {"postroom_orders", "postroom_billing"};
+    char *const stores[] = {of->orders_store, of->billing_store};
+    return pr__demo_make_databases(server, names, stores, PR__DEMO_PATH_SIZE, err);
 }
 
 /* ---- the show ---- */
@@ -252,8 +266,8 @@ static pr_status kill_relay(demo *of, pr_error *err)
     }
     memcpy(of->sample_id, of->relay.caught[0], PR_UUID_TEXT_SIZE);
     tell(of,
-         "  kill -9 of relay %d: %zu messages stood in billing.db, none of them settled in "
-         "orders.db",
+         "  kill -9 of relay %d: %zu messages stood in billing's database, none of them settled in "
+         "the shop's",
          (int)pid, of->relay.arrived_count);
     return PR_OK;
 }
@@ -287,10 +301,10 @@ static pr_status perform(demo *of, pr_error *err)
 
 static pr_status open_all(demo *of, pr_error *err)
 {
-    TRY(pr__shop_open(of->orders_path, of->orders, &of->shop, err));
-    TRY(pr__billing_start(of->billing_path, &of->billing, err));
-    of->relay.orders_path = of->orders_path;
-    of->relay.billing_path = of->billing_path;
+    TRY(pr__shop_open(of->orders_store, of->orders, &of->shop, err));
+    TRY(pr__billing_start(of->billing_store, &of->billing, err));
+    of->relay.orders_store = of->orders_store;
+    of->relay.billing_store = of->billing_store;
     of->relay.log_path = of->log_path;
     return pr__demo_relay_open(&of->relay, err);
 }
@@ -321,8 +335,8 @@ static void tell_next(demo *of)
     AUTO_BUFFER orders = PR_BUFFER_INIT;
     AUTO_BUFFER billing = PR_BUFFER_INIT;
     shell_word(&program, strchr(of->cli->program, '/') ? of->cli->program : "postroom");
-    shell_word(&orders, of->orders_path);
-    shell_word(&billing, of->billing_path);
+    shell_word(&orders, of->orders_store);
+    shell_word(&billing, of->billing_store);
     const char *name = pr__buffer_text(&program), *from = pr__buffer_text(&orders);
     const char *to = pr__buffer_text(&billing);
     if (!name || !from || !to)
@@ -380,7 +394,7 @@ static pr__exit reconcile(demo *of)
 {
     pr_error err = PR_ERROR_INIT;
     pr__check check;
-    if (pr__check_run(of->orders_path, of->billing_path, &check, &err) != PR_OK)
+    if (pr__check_run(of->orders_store, of->billing_store, &check, &err) != PR_OK)
         return pr__report_error(of->cli, &err);
     if (of->cli->json)
         print_json(of, &check);
@@ -396,8 +410,10 @@ static pr__exit show(demo *of)
 {
     pr_error err = PR_ERROR_INIT;
     tell(of, "Postroom demo in %s", of->folder);
-    tell(of, "  orders.db   a shop: each order and its message commit in one transaction");
-    tell(of, "  billing.db  billing: one invoice an order, whatever comes twice");
+    tell(of, "  %s a shop: each order and its message commit in one transaction",
+         of->postgres ? "postroom_orders  " : "orders.db  ");
+    tell(of, "  %s billing: one invoice an order, whatever comes twice",
+         of->postgres ? "postroom_billing " : "billing.db ");
     tell(of, "%s", "");
     of->started_us = pr__monotonic_us();
     watch_signals();
@@ -428,7 +444,8 @@ static pr__exit run(pr__cli *cli, const void *v)
     const demo_values *values = v;
     pr_error err = PR_ERROR_INIT;
     demo of = {.cli = cli, .bar = !cli->json && isatty(STDOUT_FILENO)};
-    if (values->check && (values->dir || values->orders != PR__UNSET || values->quick))
+    if (values->check &&
+        (values->dir || values->orders != PR__UNSET || values->quick || values->postgres))
         return pr__report_usage(cli, "--check takes no other option of the demo");
     if (values->check) {
         if (strlen(values->check) >= sizeof(of.folder))
@@ -443,6 +460,9 @@ static pr__exit run(pr__cli *cli, const void *v)
     if (make_folder(&of, values->dir, &err) != PR_OK)
         return pr__report_error(cli, &err);
     name_files(&of);
+    of.postgres = values->postgres != NULL;
+    if (of.postgres && make_databases(&of, values->postgres, &err) != PR_OK)
+        return pr__report_error(cli, &err);
     return show(&of);
 }
 

@@ -1,6 +1,7 @@
 /*
  * The parts of `postroom demo`: a shop with its orders, billing with its invoices, the relay
- * between them, and the reconciliation. They stand for two programs of a host, so they name SQLite.
+ * between them, and the reconciliation. They stand for two programs of a host, each with a database
+ * of its own, both on SQLite or both on PostgreSQL.
  */
 #ifndef PR_CLI_DEMO_H
 #define PR_CLI_DEMO_H
@@ -16,9 +17,7 @@
 #include <postroom/store.h>
 
 #include "base/uuid.h"
-
-struct sqlite3;
-struct sqlite3_stmt;
+#include "cli/demo_sql.h"
 
 #define PR__DEMO_PATH_SIZE 1024
 #define PR__DEMO_TYPE      "urn:message:shop:order-placed"
@@ -38,17 +37,15 @@ pr_status pr__demo_contracts(pr_contracts **ret_contracts, pr_error *err);
 
 typedef struct pr__shop {
     pr_store *store;
-    struct sqlite3 *db; /* the shop's own connection, on which its transactions run */
+    pr__demo_db db; /* the shop's own connection, on which its transactions run */
     pr_contracts *contracts;
-    struct sqlite3_stmt *insert;
-    struct sqlite3_stmt *next_seq;
     uint64_t placed;
     uint64_t committed;
     uint64_t rolled_back;
 } pr__shop;
 
-/* Make orders.db; orders is how many it will try to place. pr__shop_done after a failure too. */
-pr_status pr__shop_open(const char *path, uint64_t orders, pr__shop *ret_shop, pr_error *err);
+/* Make its store; orders is how many it will try to place. pr__shop_done after a failure too. */
+pr_status pr__shop_open(const char *store, uint64_t orders, pr__shop *ret_shop, pr_error *err);
 /* Place the next order: its row and its message in one transaction; about one in ten is rolled back
    on purpose. */
 pr_status pr__shop_place(pr__shop *shop, pr_error *err);
@@ -67,9 +64,9 @@ typedef struct pr__billing {
     pr_error err;      /* why; read after the thread has ended */
 } pr__billing;
 
-/* Make billing.db, subscribe, and handle messages on a thread; pr__billing_done after a failure
+/* Make its store, subscribe, and handle messages on a thread; pr__billing_done after a failure
    too. */
-pr_status pr__billing_start(const char *path, pr__billing *ret_billing, pr_error *err);
+pr_status pr__billing_start(const char *store, pr__billing *ret_billing, pr_error *err);
 void pr__billing_done(pr__billing *billing);
 
 /* ---- the relay ---- */
@@ -77,14 +74,14 @@ void pr__billing_done(pr__billing *billing);
 #define PR__CAUGHT_MAX 512
 
 typedef struct pr__demo_relay {
-    const char *orders_path;
-    const char *billing_path;
+    const char *orders_store;
+    const char *billing_store;
     const char *log_path;
     pid_t pid;      /* 0 = none runs */
     uint32_t count; /* how many were started */
     uint32_t kills;
-    struct sqlite3 *orders; /* connections of its own, to look at what it does */
-    struct sqlite3 *billing;
+    pr__demo_db orders; /* connections of its own, to look at what it does */
+    pr__demo_db billing;
     char caught[PR__CAUGHT_MAX][PR_UUID_TEXT_SIZE]; /* in flight when it was killed last */
     size_t caught_count;
     size_t arrived_count; /* of them, that the receiver had committed */
@@ -115,18 +112,11 @@ typedef struct pr__check {
 } pr__check;
 
 /* Read both databases by plain SQL on fresh connections. NOT_FOUND: they are not there. */
-pr_status pr__check_run(const char *orders_path, const char *billing_path, pr__check *ret_check,
+pr_status pr__check_run(const char *orders_store, const char *billing_store, pr__check *ret_check,
                         pr_error *err);
 /* The JSON key and the text of a value; NULL beyond the last. */
 const char *pr__check_key(size_t index);
 const char *pr__check_text(size_t index);
-
-/* ---- SQL of the demo ---- */
-
-pr_status pr__demo_open(const char *path, int flags, struct sqlite3 **ret_db, pr_error *err);
-pr_status pr__demo_exec(struct sqlite3 *db, const char *sql, pr_error *err);
-pr_status pr__demo_number(struct sqlite3 *db, const char *sql, int64_t *ret_value, pr_error *err);
-pr_status pr__demo_failed(struct sqlite3 *db, const char *what, pr_error *err);
 
 /* Has Ctrl-C, or SIGTERM, been seen? */
 bool pr__demo_stopped(void);

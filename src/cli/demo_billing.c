@@ -3,13 +3,10 @@
  * order. It knows nothing of relays and crashes; its inbox keeps a message that comes twice from
  * taking effect twice.
  */
-#include <sqlite3.h>
-#include <string.h>
-
 #include <postroom/database.h>
-#include <postroom/sqlite.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/demo.h"
 #include "cli/wiring.h"
 
@@ -26,28 +23,24 @@ static const char *const types[] = {PR__DEMO_TYPE};
 static pr_handled bill(void *user, pr_scope *scope)
 {
     const pr__order *order = pr_scope_object(scope);
-    sqlite3 *db = pr_sqlite_unit_connection(pr_scope_unit(scope));
-    sqlite3_stmt *insert = NULL;
+    const pr__demo_db db = pr__demo_of_unit(pr_scope_unit(scope));
+    char number[24], seq[24], amount[24];
+    pr_error err = PR_ERROR_INIT;
     (void)user;
     if (order->number % FAIL_EVERY == FAIL_AT && pr_scope_attempts(scope) == 0) {
         pr_scope_fail(scope, "the card service did not answer (once, on purpose)", RETRY_MS);
         return PR_HANDLED_RETRY;
     }
-    int result = sqlite3_prepare_v2(
-        db,
-        "INSERT INTO invoices (order_number, customer, seq, amount_cents) VALUES (?1, ?2, ?3, ?4)",
-        -1, &insert, NULL);
-    if (result == SQLITE_OK) {
-        sqlite3_bind_int64(insert, 1, order->number);
-        sqlite3_bind_text(insert, 2, order->customer, -1, SQLITE_STATIC);
-        sqlite3_bind_int64(insert, 3, order->seq);
-        sqlite3_bind_int64(insert, 4, order->amount_cents);
-        result = sqlite3_step(insert);
-    }
-    sqlite3_finalize(insert);
-    if (result == SQLITE_DONE)
+    pr__format(number, sizeof(number), "%lld", (long long)order->number);
+    pr__format(seq, sizeof(seq), "%lld", (long long)order->seq);
+    pr__format(amount, sizeof(amount), "%lld", (long long)order->amount_cents);
+    const char *params[] = {number, order->customer, seq, amount};
+    if (pr__demo_query(&db,
+                       "INSERT INTO invoices (order_number, customer, seq, amount_cents)"
+                       " VALUES ($1, $2, $3, $4)",
+                       params, 4, NULL, NULL, &err) == PR_OK)
         return PR_HANDLED_OK;
-    pr_scope_fail(scope, sqlite3_errmsg(db), -1);
+    pr_scope_fail(scope, err.message, -1);
     return PR_HANDLED_RETRY;
 }
 
@@ -60,27 +53,29 @@ static void *run(void *user)
     return NULL;
 }
 
-static pr_status make_database(const char *path, pr__billing *billing, pr_error *err)
+static pr_status make_database(const char *store, pr__billing *billing, pr_error *err)
 {
-    pr__common common = {.store = path, .busy_ms = BUSY_MS};
+    pr__common common = {.store = store, .busy_ms = BUSY_MS};
     pr__store_request request = {.common = &common, .create = true};
-    sqlite3 *db = NULL;
-    /* no column is unique: an invoice that is written twice would show */
-    static const char tables[] =
-        "CREATE TABLE invoices (id INTEGER PRIMARY KEY AUTOINCREMENT,"
-        " order_number INTEGER NOT NULL, customer TEXT NOT NULL, seq INTEGER NOT NULL,"
-        " amount_cents INTEGER NOT NULL) STRICT";
+    pr__demo_db db;
     TRY(pr__wiring_store(&request, &billing->store, err));
     TRY(pr_store_migrate(billing->store, NULL, NULL, err));
-    TRY(pr__demo_open(path, SQLITE_OPEN_READWRITE, &db, err));
-    pr_status status = pr_sqlite_prepare(db, BUSY_MS, err);
-    if (status == PR_OK)
-        status = pr__demo_exec(db, tables, err);
-    sqlite3_close(db);
+    TRY(pr__demo_open(store, /* read_only= */ false, &db, err));
+    /* no column but id is unique: an invoice that is written twice would show */
+    pr_status status =
+        pr__demo_exec(&db,
+                      db.pg ? "CREATE TABLE invoices (id bigint GENERATED ALWAYS AS IDENTITY,"
+                              " order_number integer NOT NULL, customer text NOT NULL,"
+                              " seq integer NOT NULL, amount_cents integer NOT NULL)"
+                            : "CREATE TABLE invoices (id INTEGER PRIMARY KEY AUTOINCREMENT,"
+                              " order_number INTEGER NOT NULL, customer TEXT NOT NULL,"
+                              " seq INTEGER NOT NULL, amount_cents INTEGER NOT NULL) STRICT",
+                      err);
+    pr__demo_close(&db);
     return status;
 }
 
-pr_status pr__billing_start(const char *path, pr__billing *ret_billing, pr_error *err)
+pr_status pr__billing_start(const char *store, pr__billing *ret_billing, pr_error *err)
 {
     pr__billing *billing = ret_billing;
     pr_database_options link = {.size = (uint32_t)sizeof(link), .name = PR__DEMO_TRANSPORT};
@@ -89,7 +84,7 @@ pr_status pr__billing_start(const char *path, pr__billing *ret_billing, pr_error
                                       .types = types,
                                       .type_count = 1};
     billing->err = (pr_error)PR_ERROR_INIT;
-    TRY(make_database(path, billing, err));
+    TRY(make_database(store, billing, err));
     TRY(pr__demo_contracts(&billing->contracts, err));
     TRY(pr_database_transport_new(billing->store, &link, &billing->transport, err));
     TRY(pr_transport_open(billing->transport, BUSY_MS, err));

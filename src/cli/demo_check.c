@@ -1,17 +1,17 @@
 /*
  * The reconciliation: what must be true of both databases afterwards, asked by plain SQL.
  *
- * It uses nothing of the library and fresh read-only connections, so that it would also find what
- * the library gets wrong. Messages of other types are not its business.
+ * It uses nothing of the library and fresh connections that only read, so that it would also find
+ * what the library gets wrong. Messages of other types are not its business.
  */
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "cli/demo.h"
+#include "cli/demo_copy.h"
+#include "cli/store_name.h"
 
 #define ORIGIN  "demo"
-#define BUSY_MS 5000
 #define OF_TYPE " type = '" PR__DEMO_TYPE "'"
 #define ORDER   "json_extract(CAST(body AS TEXT), '$.order')"
 
@@ -109,24 +109,27 @@ static bool is_right(const pr__check *check, size_t index)
     return false;
 }
 
-static pr_status attach(sqlite3 *db, const char *billing_path, pr_error *err)
+/* Both files, read-only, in one connection. */
+static pr_status open_files(const char *orders_path, const char *billing_path, pr__demo_db *ret_db,
+                            pr_error *err)
 {
-    sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(db, "ATTACH ?1 AS billing", -1, &statement, NULL) != SQLITE_OK)
-        return pr__demo_failed(db, "cannot attach billing.db", err);
-    sqlite3_bind_text(statement, 1, billing_path, -1, SQLITE_STATIC);
-    int result = sqlite3_step(statement);
-    sqlite3_finalize(statement);
-    return result == SQLITE_DONE ? PR_OK : pr__demo_failed(db, "cannot attach billing.db", err);
+    const char *params[] = {billing_path};
+    if (access(orders_path, F_OK) != 0 || access(billing_path, F_OK) != 0)
+        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
+                        "there is no '%s' or no '%s'; make them with: postroom demo", orders_path,
+                        billing_path);
+    TRY(pr__demo_open(orders_path, /* read_only= */ true, ret_db, err));
+    pr_status status = pr__demo_query(ret_db, "ATTACH $1 AS billing", params, 1, NULL, NULL, err);
+    if (status != PR_OK)
+        pr__demo_close(ret_db);
+    return status;
 }
 
-static pr_status ask_all(sqlite3 *db, const char *billing_path, pr__check *check, pr_error *err)
+static pr_status ask_all(const pr__demo_db *db, pr__check *check, pr_error *err)
 {
-    sqlite3_busy_timeout(db, BUSY_MS);
-    TRY(attach(db, billing_path, err)); /* read-only as db is */
     check->ok = true;
     for (size_t i = 0; i < PR__CHECK_COUNT; i++)
-        TRY(pr__demo_number(db, questions[i].sql, &check->values[i], err));
+        TRY(pr__demo_number(db, questions[i].sql, NULL, 0, &check->values[i], err));
     for (size_t i = 0; i < PR__CHECK_COUNT; i++) {
         check->right[i] = is_right(check, i);
         check->ok = check->ok && check->right[i];
@@ -134,16 +137,17 @@ static pr_status ask_all(sqlite3 *db, const char *billing_path, pr__check *check
     return PR_OK;
 }
 
-pr_status pr__check_run(const char *orders_path, const char *billing_path, pr__check *ret_check,
+pr_status pr__check_run(const char *orders_store, const char *billing_store, pr__check *ret_check,
                         pr_error *err)
 {
-    sqlite3 *db = NULL;
-    if (access(orders_path, F_OK) != 0 || access(billing_path, F_OK) != 0)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
-                        "there is no '%s' or no '%s'; make them with: postroom demo", orders_path,
-                        billing_path);
-    TRY(pr__demo_open(orders_path, SQLITE_OPEN_READONLY, &db, err));
-    pr_status status = ask_all(db, billing_path, ret_check, err);
-    sqlite3_close(db);
+    pr__demo_db db = {NULL, NULL};
+    const char *orders_path = pr__store_path(orders_store);
+    const char *billing_path = pr__store_path(billing_store);
+    if (orders_path && billing_path)
+        TRY(open_files(orders_path, billing_path, &db, err));
+    else
+        TRY(pr__demo_copy(orders_store, billing_store, &db.sqlite, err));
+    pr_status status = ask_all(&db, ret_check, err);
+    pr__demo_close(&db);
     return status;
 }

@@ -2,15 +2,14 @@
  * The relay of the demo, in a process of its own, and the way to kill it at the worst moment.
  *
  * The worst moment is after the receiver has committed and before the relay has settled. To hit it
- * for certain the demo holds the write lock of orders.db while a slice of the relay is open there:
- * the relay may still append to billing.db, but it cannot settle. When all of the slice stands in
- * billing.db, the relay is killed; then the lock is let go.
+ * for certain the demo holds a lock on the shop's database while a slice of the relay is open
+ * there: the relay may still append to billing's, but it cannot settle. When all of the slice
+ * stands at billing, the relay is killed; then the lock is let go.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sqlite3.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,20 +28,21 @@
 #define STOP_MAX_US     5000000
 
 /* The messages of the slices that the relay of this owner holds now. */
-static const char in_flight[] =
-    "SELECT o.message_id FROM postroom_outbox_claim AS c, json_each(c.ids) AS e"
-    " JOIN postroom_outbox AS o ON o.id = e.value"
-    " WHERE c.reader = 1 AND c.owner = ?1 AND c.lease_until > 0 AND c.seq ="
-    " (SELECT max(seq) FROM postroom_outbox_claim WHERE reader = 1 AND lane = c.lane)";
+static const char in_flight_sqlite[] =
+    "SELECT o.message_id FROM {t}outbox_claim AS c, json_each(c.ids) AS e"
+    " JOIN {t}outbox AS o ON o.id = e.value"
+    " WHERE c.reader = 1 AND c.owner = $1 AND c.lease_until > 0 AND c.seq ="
+    " (SELECT max(seq) FROM {t}outbox_claim WHERE reader = 1 AND lane = c.lane)";
+static const char in_flight_pg[] =
+    "SELECT o.message_id FROM {t}outbox_claim AS c"
+    " JOIN {t}outbox AS o ON o.lane = c.lane AND o.id = ANY (c.ids)"
+    " WHERE c.reader = 1 AND c.owner = $1 AND c.lease_until IS NOT NULL AND c.seq ="
+    " (SELECT max(seq) FROM {t}outbox_claim WHERE reader = 1 AND lane = c.lane)";
 
 pr_status pr__demo_relay_open(pr__demo_relay *relay, pr_error *err)
 {
-    TRY(pr__demo_open(relay->orders_path, SQLITE_OPEN_READWRITE, &relay->orders, err));
-    TRY(pr__demo_open(relay->billing_path, SQLITE_OPEN_READWRITE, &relay->billing, err));
-    sqlite3_busy_timeout(relay->billing, BUSY_MS);
-    /* a checkpoint is the store's business */
-    TRY(pr__demo_exec(relay->orders, "PRAGMA wal_autocheckpoint = 0", err));
-    return pr__demo_exec(relay->billing, "PRAGMA wal_autocheckpoint = 0", err);
+    TRY(pr__demo_open(relay->orders_store, /* read_only= */ false, &relay->orders, err));
+    return pr__demo_open(relay->billing_store, /* read_only= */ false, &relay->billing, err);
 }
 
 static void owner_name(const pr__demo_relay *relay, char owner[32])
@@ -82,9 +82,9 @@ pr_status pr__demo_relay_start(pr__demo_relay *relay, pr_error *err)
     relay->count++;
     owner_name(relay, owner);
     pr__format(parent, sizeof(parent), "%d", (int)getpid());
-    pr__format(target, sizeof(target), PR__DEMO_TRANSPORT "=sqlite:%s", relay->billing_path);
+    pr__format(target, sizeof(target), PR__DEMO_TRANSPORT "=%s", relay->billing_store);
     /* it looks now and then, so that there is something in a slice */
-    const char *arguments[] = {"postroom", "relay", "--store",   relay->orders_path,
+    const char *arguments[] = {"postroom", "relay", "--store",   relay->orders_store,
                                "--to",     target,  "--lease",   "1s",
                                "--batch",  "40",    "--poll",    "50ms",
                                "--grace",  "3s",    "--owner",   owner,
@@ -110,40 +110,35 @@ static pr_status check_alive(pr__demo_relay *relay, pr_error *err)
                     relay->log_path);
 }
 
+static void take_id(void *user, const char *const *columns, size_t count)
+{
+    pr__demo_relay *relay = user;
+    if (count > 0 && columns[0] && relay->caught_count < PR__CAUGHT_MAX)
+        pr__format(relay->caught[relay->caught_count++], PR_UUID_TEXT_SIZE, "%s", columns[0]);
+}
+
 /* What is in flight, into relay->caught. */
 static pr_status find_in_flight(pr__demo_relay *relay, pr_error *err)
 {
     char owner[32];
-    sqlite3_stmt *statement = NULL;
-    int result = sqlite3_prepare_v2(relay->orders, in_flight, -1, &statement, NULL);
+    const char *params[] = {owner};
     owner_name(relay, owner);
     relay->caught_count = 0;
-    if (result == SQLITE_OK)
-        sqlite3_bind_text(statement, 1, owner, -1, SQLITE_STATIC);
-    while (result == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW &&
-           relay->caught_count < PR__CAUGHT_MAX)
-        pr__format(relay->caught[relay->caught_count++], PR_UUID_TEXT_SIZE, "%s",
-                   (const char *)sqlite3_column_text(statement, 0));
-    if (sqlite3_finalize(statement) != SQLITE_OK || result != SQLITE_OK)
-        return pr__demo_failed(relay->orders, "cannot read the journal", err);
-    return PR_OK;
+    return pr__demo_query(&relay->orders, relay->orders.pg ? in_flight_pg : in_flight_sqlite,
+                          params, 1, take_id, relay, err);
 }
 
 /* How many of the caught messages satisfy the query of one id. */
-static pr_status count_caught(pr__demo_relay *relay, sqlite3 *db, const char *sql,
+static pr_status count_caught(pr__demo_relay *relay, const pr__demo_db *db, const char *sql,
                               size_t *ret_count, pr_error *err)
 {
-    sqlite3_stmt *statement = NULL;
     size_t count = 0;
-    if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK)
-        return pr__demo_failed(db, "cannot look for messages", err);
     for (size_t i = 0; i < relay->caught_count; i++) {
-        sqlite3_bind_text(statement, 1, relay->caught[i], -1, SQLITE_STATIC);
-        if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_int64(statement, 0) > 0)
-            count++;
-        sqlite3_reset(statement);
+        const char *params[] = {relay->caught[i]};
+        int64_t found = 0;
+        TRY(pr__demo_number(db, sql, params, 1, &found, err));
+        count += found > 0;
     }
-    sqlite3_finalize(statement);
     *ret_count = count;
     return PR_OK;
 }
@@ -155,9 +150,8 @@ static pr_status wait_for_append(pr__demo_relay *relay, size_t *ret_arrived, pr_
     int64_t until_us = pr__monotonic_us() + APPEND_MAX_US, grown_us = pr__monotonic_us();
     size_t arrived = 0, before = 0;
     do {
-        TRY(count_caught(relay, relay->billing,
-                         "SELECT count(*) FROM postroom_outbox WHERE message_id = ?1", &arrived,
-                         err));
+        TRY(count_caught(relay, &relay->billing,
+                         "SELECT count(*) FROM {t}outbox WHERE message_id = $1", &arrived, err));
         if (arrived == relay->caught_count)
             break;
         if (arrived > before)
@@ -180,7 +174,7 @@ static void kill_now(pr__demo_relay *relay)
     relay->pid = 0;
 }
 
-/* With the write lock of orders.db in hand: kill it if something is in flight. */
+/* With the lock in hand: kill it if something is in flight. */
 static pr_status kill_locked(pr__demo_relay *relay, bool *ret_killed, pr_error *err)
 {
     size_t arrived = 0;
@@ -194,7 +188,7 @@ static pr_status kill_locked(pr__demo_relay *relay, bool *ret_killed, pr_error *
     relay->kills++;
     relay->arrived_count = arrived;
     *ret_killed = true;
-    return PR_OK;
+    return pr__demo_bury(&relay->orders, err);
 }
 
 pr_status pr__demo_relay_kill(pr__demo_relay *relay, bool *ret_killed, pr_error *err)
@@ -203,14 +197,13 @@ pr_status pr__demo_relay_kill(pr__demo_relay *relay, bool *ret_killed, pr_error 
     *ret_killed = false;
     do {
         TRY(check_alive(relay, err));
-        int result = sqlite3_exec(relay->orders, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-        if (result == SQLITE_OK) {
+        bool locked = false;
+        TRY(pr__demo_lock(&relay->orders, &locked, err));
+        if (locked) {
             pr_status status = kill_locked(relay, ret_killed, err);
-            sqlite3_exec(relay->orders, "ROLLBACK", NULL, NULL, NULL);
+            pr__demo_unlock(&relay->orders);
             if (status != PR_OK || *ret_killed)
                 return status;
-        } else if (result != SQLITE_BUSY) {
-            return pr__demo_failed(relay->orders, "cannot lock orders.db", err);
         }
         pr__sleep_us(TRY_US);
     } while (pr__monotonic_us() < until_us && !pr__demo_stopped());
@@ -220,9 +213,9 @@ pr_status pr__demo_relay_kill(pr__demo_relay *relay, bool *ret_killed, pr_error 
 pr_status pr__demo_relay_recovered(pr__demo_relay *relay, bool *ret_recovered, pr_error *err)
 {
     size_t settled = 0;
-    TRY(count_caught(relay, relay->orders,
-                     "SELECT count(*) FROM postroom_outbox_state WHERE reader = 1"
-                     " AND message_id = ?1 AND state = 'published'",
+    TRY(count_caught(relay, &relay->orders,
+                     "SELECT count(*) FROM {t}outbox_state WHERE reader = 1"
+                     " AND message_id = $1 AND state = 'published'",
                      &settled, err));
     *ret_recovered = settled == relay->caught_count;
     return relay->pid > 0 ? check_alive(relay, err) : PR_OK;
@@ -233,24 +226,23 @@ pr_status pr__demo_drained(pr__demo_relay *relay, uint64_t orders, uint64_t *ret
 {
     int64_t handled = 0, left = 0;
     *ret_drained = false;
-    TRY(pr__demo_number(relay->billing, "SELECT count(*) FROM invoices", &handled, err));
+    TRY(pr__demo_number(&relay->billing, "SELECT count(*) FROM invoices", NULL, 0, &handled, err));
     *ret_handled = (uint64_t)handled;
     if (relay->pid > 0)
         TRY(check_alive(relay, err));
     if ((uint64_t)handled < orders)
         return PR_OK;
     TRY(pr__demo_number(
-        relay->orders,
-        "SELECT count(*) FROM postroom_outbox_state WHERE reader = 1 AND state <> 'published'",
+        &relay->orders,
+        "SELECT count(*) FROM {t}outbox_state WHERE reader = 1 AND state <> 'published'", NULL, 0,
         &left, err));
     if (left > 0)
         return PR_OK;
     /* the copies too: duplicates must have met the inbox */
-    TRY(pr__demo_number(
-        relay->billing,
-        "SELECT (SELECT count(*) FROM postroom_outbox_state WHERE state <> 'published')"
-        " + (SELECT count(*) FROM postroom_inbox_parked)",
-        &left, err));
+    TRY(pr__demo_number(&relay->billing,
+                        "SELECT (SELECT count(*) FROM {t}outbox_state WHERE state <> 'published')"
+                        " + (SELECT count(*) FROM {t}inbox_parked)",
+                        NULL, 0, &left, err));
     *ret_drained = left == 0;
     return PR_OK;
 }
@@ -280,6 +272,6 @@ void pr__demo_relay_done(pr__demo_relay *relay)
 {
     if (relay->pid > 0)
         kill_now(relay);
-    sqlite3_close(relay->orders);
-    sqlite3_close(relay->billing);
+    pr__demo_close(&relay->orders);
+    pr__demo_close(&relay->billing);
 }

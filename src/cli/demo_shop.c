@@ -1,13 +1,9 @@
 /*
- * The shop of the demo: a host program that keeps its orders in orders.db.
+ * The shop of the demo: a host program that keeps its orders in a database of its own.
  *
  * Each order is one transaction on the shop's own connection, and its message is written in the
- * same transaction by pr_sqlite_unit_join: they commit together or not at all.
+ * same transaction by joining a unit to it: they commit together or not at all.
  */
-#include <sqlite3.h>
-#include <stdio.h>
-
-#include <postroom/sqlite.h>
 #include <postroom/unit.h>
 
 #include "base/error.h"
@@ -24,46 +20,32 @@
 static pr_status make_tables(pr__shop *shop, uint64_t orders, pr_error *err)
 {
     char sql[128];
-    TRY(pr__demo_exec(shop->db,
+    TRY(pr__demo_exec(&shop->db,
                       "CREATE TABLE orders (number INTEGER PRIMARY KEY, customer TEXT NOT NULL,"
-                      " seq INTEGER NOT NULL, amount_cents INTEGER NOT NULL) STRICT;"
+                      " seq INTEGER NOT NULL, amount_cents INTEGER NOT NULL);"
                       "CREATE INDEX orders_of_customer ON orders (customer);"
-                      "CREATE TABLE demo_run (orders_attempted INTEGER NOT NULL) STRICT;",
+                      "CREATE TABLE demo_run (orders_attempted INTEGER NOT NULL);",
                       err));
     pr__format(sql, sizeof(sql), "INSERT INTO demo_run VALUES (%llu)", (unsigned long long)orders);
-    return pr__demo_exec(shop->db, sql, err);
+    return pr__demo_exec(&shop->db, sql, err);
 }
 
-static pr_status prepare(pr__shop *shop, pr_error *err)
+pr_status pr__shop_open(const char *store, uint64_t orders, pr__shop *ret_shop, pr_error *err)
 {
-    if (sqlite3_prepare_v2(shop->db, "INSERT INTO orders VALUES (?1, ?2, ?3, ?4)", -1,
-                           &shop->insert, NULL) != SQLITE_OK ||
-        sqlite3_prepare_v2(shop->db, "SELECT count(*) + 1 FROM orders WHERE customer = ?1", -1,
-                           &shop->next_seq, NULL) != SQLITE_OK)
-        return pr__demo_failed(shop->db, "cannot prepare", err);
-    return PR_OK;
-}
-
-pr_status pr__shop_open(const char *path, uint64_t orders, pr__shop *ret_shop, pr_error *err)
-{
-    pr__common common = {.store = path, .busy_ms = BUSY_MS};
+    pr__common common = {.store = store, .busy_ms = BUSY_MS};
     pr__store_request request = {.common = &common, .create = true};
     pr_migrate_options opt = {.size = (uint32_t)sizeof(opt),
                               .default_transport = PR__DEMO_TRANSPORT};
     TRY(pr__wiring_store(&request, &ret_shop->store, err));
     TRY(pr_store_migrate(ret_shop->store, &opt, NULL, err));
-    TRY(pr__demo_open(path, SQLITE_OPEN_READWRITE, &ret_shop->db, err));
-    TRY(pr_sqlite_prepare(ret_shop->db, BUSY_MS, err));
+    TRY(pr__demo_open(store, /* read_only= */ false, &ret_shop->db, err));
     TRY(pr__demo_contracts(&ret_shop->contracts, err));
-    TRY(make_tables(ret_shop, orders, err));
-    return prepare(ret_shop, err);
+    return make_tables(ret_shop, orders, err);
 }
 
 void pr__shop_done(pr__shop *shop)
 {
-    sqlite3_finalize(shop->insert);
-    sqlite3_finalize(shop->next_seq);
-    sqlite3_close(shop->db);
+    pr__demo_close(&shop->db);
     pr_store_free(shop->store);
     pr_contracts_free(shop->contracts);
 }
@@ -71,17 +53,15 @@ void pr__shop_done(pr__shop *shop)
 /* The business part: the row of the order. */
 static pr_status insert_order(pr__shop *shop, pr__order *order, pr_error *err)
 {
-    sqlite3_bind_text(shop->next_seq, 1, order->customer, -1, SQLITE_STATIC);
-    if (sqlite3_step(shop->next_seq) == SQLITE_ROW)
-        order->seq = sqlite3_column_int64(shop->next_seq, 0);
-    sqlite3_reset(shop->next_seq);
-    sqlite3_bind_int64(shop->insert, 1, order->number);
-    sqlite3_bind_text(shop->insert, 2, order->customer, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(shop->insert, 3, order->seq);
-    sqlite3_bind_int64(shop->insert, 4, order->amount_cents);
-    int result = sqlite3_step(shop->insert);
-    sqlite3_reset(shop->insert);
-    return result == SQLITE_DONE ? PR_OK : pr__demo_failed(shop->db, "cannot insert an order", err);
+    char number[24], seq[24], amount[24];
+    TRY(pr__demo_number(&shop->db, "SELECT count(*) + 1 FROM orders WHERE customer = $1",
+                        &order->customer, 1, &order->seq, err));
+    pr__format(number, sizeof(number), "%lld", (long long)order->number);
+    pr__format(seq, sizeof(seq), "%lld", (long long)order->seq);
+    pr__format(amount, sizeof(amount), "%lld", (long long)order->amount_cents);
+    const char *params[] = {number, order->customer, seq, amount};
+    return pr__demo_query(&shop->db, "INSERT INTO orders VALUES ($1, $2, $3, $4)", params, 4, NULL,
+                          NULL, err);
 }
 
 /* The message, in the same transaction, and then the end of it: commit, or rollback on purpose. */
@@ -95,10 +75,10 @@ static pr_status finish_order(pr__shop *shop, const pr__order *order, bool keep,
     pr_message message =
         PR_MESSAGE(.type = PR__DEMO_TYPE, .type_version = 1, .key = order->customer,
                    .source = "shop", .body = body, .body_size_bytes = body_size);
-    TRY(pr_sqlite_unit_join(shop->store, shop->db, &unit, err));
+    TRY(pr__demo_join(shop->store, &shop->db, &unit, err));
     pr_status status = pr_unit_enqueue(unit, &message, NULL, err);
     if (status == PR_OK)
-        status = pr__demo_exec(shop->db, keep ? "COMMIT" : "ROLLBACK", err);
+        status = pr__demo_exec(&shop->db, keep ? "COMMIT" : "ROLLBACK", err);
     if (status == PR_OK)
         status =
             pr_unit_finished(unit, keep ? PR_OUTCOME_COMMITTED : PR_OUTCOME_NOT_COMMITTED, err);
@@ -116,12 +96,12 @@ pr_status pr__shop_place(pr__shop *shop, pr_error *err)
     pr__order order = {.number = (int64_t)number,
                        .customer = customer,
                        .amount_cents = (int64_t)(number * 37 % 10000 + 100)};
-    TRY(pr__demo_exec(shop->db, "BEGIN IMMEDIATE", err));
+    TRY(pr__demo_begin(&shop->db, err));
     pr_status status = insert_order(shop, &order, err);
     if (status == PR_OK)
         status = finish_order(shop, &order, keep, err);
     if (status != PR_OK) {
-        sqlite3_exec(shop->db, "ROLLBACK", NULL, NULL, NULL);
+        pr__demo_unlock(&shop->db);
         return status;
     }
     shop->placed++;
