@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -175,6 +176,24 @@ char *pr__pg_expand(const pr__pg_conn *conn, const char *sql)
             pr__buffer_append(&text, next, 1);
         at = next + (next[1] != '\0' && next[2] == '}' && strchr("pn", next[1]) ? 3 : 1);
     }
+}
+
+void pr__pg_with_limit(const char *sql, uint32_t limit, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (const char *at = sql; *at && used + 1 < size;) {
+        const char *next = strstr(at, "{l}");
+        size_t part = next ? (size_t)(next - at) : strlen(at);
+        pr__format(out + used, size - used, "%.*s", (int)part, at);
+        used += strlen(out + used);
+        if (!next)
+            break;
+        pr__format(out + used, size - used, "%u", limit);
+        used += strlen(out + used);
+        at = next + 3;
+    }
+    pr_assert(used + 1 < size); /* half a statement could mean something else */
 }
 
 /* ---- waiting ---- */

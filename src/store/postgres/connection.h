@@ -55,6 +55,10 @@ void pr__pg_conn_forget(pr__pg_conn *conn);
 /* Replace {p} and {n}. The result is the caller's: pr__free; NULL when out of memory. */
 char *pr__pg_expand(const pr__pg_conn *conn, const char *sql);
 
+/* Put a limit as a literal in place of each {l}: with a parameter the planner may read a whole
+   index. out must hold the text. */
+void pr__pg_with_limit(const char *sql, uint32_t limit, char *out, size_t size);
+
 static inline void pr__pg_auto_clear(PGresult **result)
 {
     PQclear(*result);

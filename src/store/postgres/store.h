@@ -55,6 +55,7 @@ typedef struct pr__pg_store {
     int64_t last_value; /* of the log's sequence, at the last look */
     uint64_t own_writes, seen_writes;
     uint32_t next_lane; /* claims begin here, in turn */
+    bool idle;          /* the last claim found nothing */
     pr__pg_settings settings;
     pr__pg_filter filter;
     pr__pg_known_host host;

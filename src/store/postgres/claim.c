@@ -1,0 +1,404 @@
+/*
+ * The claim: read the newest rows, choose, write the next rows, commit, then read the bodies.
+ *
+ * Invariants: nothing is chosen that another token holds with a live lease; the next row of a lane
+ * goes in at the place behind the one that was read, or not at all; a commit whose outcome is not
+ * known is repeated, and waits for the first at the very same place; an idle claim writes nothing.
+ *
+ * What blocks a key is looked up after the commit, with the bodies: rows of a lane's keys are
+ * parked only by the holder of its slice, which by then is this claim, and what a settle in the
+ * same commit has parked is seen.
+ */
+#include "store/postgres/claim.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/text.h"
+#include "store/postgres/reader.h"
+#include "store/postgres/row.h"
+
+#define ORIGIN     "postgres.claim"
+#define TRIES_MAX  3 /* of a claim that lost all its lanes to others */
+#define COMMIT_MAX 5 /* repeats of a commit whose outcome is not known */
+
+static pr_status new_claimer(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
+                             pr__pg_claimer **ret_claimer, pr_error *err)
+{
+    AUTO(pr__batch) batch = pr__batch_new();
+    pr__pg_claimer *c = batch ? pr__arena_alloc(batch->arena, sizeof *c) : NULL;
+    if (!c)
+        return pr__fail_nomem(err, ORIGIN);
+    c->lane_count = store->settings.lanes;
+    c->lanes = pr__arena_alloc(batch->arena, c->lane_count * sizeof *c->lanes);
+    c->entries = pr__arena_alloc(batch->arena, c->lane_count * sizeof *c->entries);
+    if (!c->lanes || !c->entries)
+        return pr__fail_nomem(err, ORIGIN);
+    for (uint32_t lane = 0; lane < c->lane_count; lane++)
+        c->lanes[lane].lane = lane;
+    c->store = store;
+    c->opt = opt;
+    c->last_lane = UINT32_MAX;
+    if (opt) {
+        pr__pg_token(&store->base, c->token);
+        c->count_left = opt->batch_max;
+        c->bytes_left = opt->bytes_max;
+        batch->lease_ms = opt->lease_ms;
+    }
+    batch->reader = reader;
+    c->batch = TAKE(batch);
+    *ret_claimer = c;
+    return PR_OK;
+}
+
+static pr_status load(pr__pg_claimer *c, pr_error *err)
+{
+    char order[8];
+    pr__arena *arena = c->batch->arena;
+    pr__pg_journal *heads = pr__arena_alloc(arena, c->lane_count * sizeof *heads);
+    if (!heads)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(pr__pg_journal_heads(&c->store->conn, c->batch->reader, c->lane_count, arena, heads,
+                             &c->now_us, order, err));
+    for (uint32_t i = 0; i < c->lane_count; i++)
+        c->lanes[i].head = heads[i];
+    c->batch->order = pr__pg_order_parse(order);
+    c->batch->claimed_at_us = c->now_us;
+    if (!c->opt)
+        return PR_OK;
+    if (!order[0])
+        return pr__pg_reader_gone(c->batch->reader, err);
+    return pr__pg_reader_filter(c->store, c->batch->reader, err);
+}
+
+pr_status pr__pg_claimer_begin(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
+                               pr__pg_claimer **ret_claimer, pr_error *err)
+{
+    pr__pg_claimer *c = NULL;
+    TRY(pr__pg_settings_load(store, err));
+    TRY(new_claimer(store, reader, opt, &c, err));
+    pr_assert(c);
+    pr_status status = load(c, err);
+    if (status == PR_OK)
+        *ret_claimer = c;
+    else
+        pr__batch_free(c->batch);
+    return status;
+}
+
+/* Transaction ids of another cluster stand in some row. */
+static bool is_foreign(const pr__pg_claimer *c)
+{
+    for (uint32_t i = 0; i < c->lane_count; i++)
+        if (c->lanes[i].head.stands && c->lanes[i].head.system_id != c->store->settings.system_id)
+            return true;
+    return false;
+}
+
+pr_status pr__pg_claimer_open(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
+                              pr__pg_claimer **ret_claimer, pr_error *err)
+{
+    for (bool rebased = false;; rebased = true) {
+        TRY(pr__pg_begin(&store->conn, err));
+        pr_status status = pr__pg_claimer_begin(store, reader, opt, ret_claimer, err);
+        if (status == PR_OK && (rebased || !is_foreign(*ret_claimer)))
+            return PR_OK;
+        pr__pg_rollback(&store->conn);
+        TRY(status);
+        pr__batch_free((*ret_claimer)->batch);
+        TRY(pr__pg_rebase(store, reader, err));
+    }
+}
+
+/* ---- writing ---- */
+
+static const char *kind_of(const pr__pg_lane *lane)
+{
+    if (lane->chosen.count > 0 || lane->passed > 0)
+        return "claim";
+    if (lane->renewed)
+        return "renew";
+    return lane->released ? "release" : "settle";
+}
+
+/* Make the head of a lane that chose what the next row is to be. */
+static void prepare(pr__pg_claimer *c, pr__pg_lane *lane)
+{
+    pr__pg_journal *head = &lane->head;
+    bool chose = lane->chosen.count > 0;
+    head->ids = lane->chosen;
+    head->passed += lane->passed;
+    if (chose || !lane->settled) /* who settled in this commit must still find its own token */
+        memcpy(head->token, c->token, sizeof head->token);
+    if (c->opt->owner)
+        pr__format(head->owner, sizeof head->owner, "%s", c->opt->owner);
+    if (!chose && head->rest.count == 0)
+        head->attempt = 0;
+}
+
+static void prepare_entries(pr__pg_claimer *c)
+{
+    c->entry_count = 0;
+    for (uint32_t i = 0; i < c->lane_count; i++) {
+        pr__pg_lane *lane = &c->lanes[i];
+        bool chose = lane->chosen.count > 0 || lane->passed > 0;
+        lane->wrote = false;
+        if (!chose && !lane->settled && !lane->renewed)
+            continue;
+        if (chose)
+            prepare(c, lane);
+        lane->entry = c->entry_count;
+        bool open = lane->chosen.count > 0 || lane->renewed;
+        c->entries[c->entry_count++] =
+            (pr__pg_entry){.lane = lane->lane,
+                           .kind = kind_of(lane),
+                           .row = &lane->head,
+                           .lease_ms = open ? c->batch->lease_ms : -1,
+                           .xmax = chose && lane->source == PR__PG_SOURCE_LATE ? lane->xmax : 0};
+    }
+}
+
+static pr_status write_entries(pr__pg_claimer *c, pr_error *err)
+{
+    return pr__pg_journal_write(&c->store->conn, c->batch->reader, c->store->settings.system_id,
+                                c->entries, c->entry_count, c->parkings, c->parking_count, err);
+}
+
+/* The same rows again, in a transaction of their own, on another connection: they wait for the
+   first ones if those are still on their way; what stands there then is ours, or another's. */
+static pr_status write_again(pr__pg_claimer *c, const bool *tried, pr_error *err)
+{
+    pr__pg_conn *conn = &c->store->conn;
+    int64_t system_id = c->store->settings.system_id;
+    TRY(pr__pg_ready(c->store, err));
+    TRY(pr__pg_begin(conn, err));
+    pr_status status = pr__pg_settings_load(c->store, err);
+    if (status == PR_OK && c->store->settings.system_id != system_id)
+        status = pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_UNKNOWN, ORIGIN,
+                                "the server is another one than before");
+    if (status == PR_OK)
+        status = write_entries(c, err);
+    for (uint32_t i = 0; i < c->entry_count && status == PR_OK; i++) {
+        if (!tried[i])
+            c->entries[i].won = false; /* lost before the commit: another's row stands there */
+        else if (!c->entries[i].won)
+            status = pr__pg_journal_is_mine(conn, c->batch->reader, &c->entries[i],
+                                            &c->entries[i].won, err);
+    }
+    return pr__pg_end(conn, status, err);
+}
+
+static pr_status commit_surely(pr__pg_claimer *c, pr_error *err)
+{
+    pr_error found = PR_ERROR_INIT;
+    pr_status status = pr__pg_commit(&c->store->conn, &found);
+    if (status != PR_OK && found.retry == PR_RETRY_UNKNOWN) {
+        bool *tried = pr__arena_alloc(c->batch->arena, (c->entry_count + 1) * sizeof *tried);
+        if (!tried)
+            return pr__fail_nomem(err, ORIGIN);
+        for (uint32_t i = 0; i < c->entry_count; i++)
+            tried[i] = c->entries[i].won;
+        for (int i = 0; i < COMMIT_MAX && status != PR_OK; i++) {
+            pr_error again = PR_ERROR_INIT;
+            status = write_again(c, tried, &again);
+        }
+    }
+    pr__error_copy(err, status == PR_OK ? NULL : &found);
+    return status;
+}
+
+pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *err)
+{
+    (void)fault;
+    char before[64];
+    char after[64];
+    pr__format(before, sizeof before, "store.before_%s_commit", fault);
+    pr__format(after, sizeof after, "store.after_%s_commit", fault);
+    prepare_entries(c);
+    pr_status status = write_entries(c, err);
+    if (status != PR_OK) {
+        pr__pg_rollback(&c->store->conn);
+        return status;
+    }
+    bool any = false;
+    for (uint32_t i = 0; i < c->entry_count; i++)
+        any = any || c->entries[i].won;
+    if (!any) {
+        pr__pg_rollback(&c->store->conn);
+    } else {
+        PR_FAULT(before);
+        status = commit_surely(c, err);
+        PR_FAULT(after);
+        TRY(status);
+        c->store->own_writes++;
+    }
+    for (uint32_t i = 0; i < c->lane_count; i++) {
+        pr__pg_lane *lane = &c->lanes[i];
+        bool owed = lane->chosen.count > 0 || lane->passed > 0 || lane->settled || lane->renewed;
+        lane->wrote = owed && c->entries[lane->entry].won;
+        if (lane->wrote)
+            lane->head.seq++;
+        else
+            lane->chosen.count = lane->passed = 0;
+    }
+    return PR_OK;
+}
+
+/* ---- reading ---- */
+
+static const char SQL_MESSAGES[] =
+    "SELECT " PR__PG_MESSAGE_SELECT("o.", "$3") ", o.id IS NOT NULL, o.key IS NOT NULL AND $6 AND "
+                                                "EXISTS (SELECT FROM {p}outbox_parked AS b WHERE "
+                                                "b.reader = $4 AND b.tenant = o.tenant AND "
+                                                "b.key = o.key AND b.log_id < o.id AND (b.state <> "
+                                                "'dead' OR $5)) FROM ROWS FROM (unnest($1), "
+                                                "unnest($2)) WITH ORDINALITY AS k (lane, id, n) "
+                                                "LEFT JOIN {p}outbox AS o ON o.lane = k.lane "
+                                                "AND o.id = k.id ORDER BY k.n";
+
+static void add_slice(pr__pg_claimer *c, pr__pg_lane *lane)
+{
+    pr__batch *batch = c->batch;
+    pr__slice *slice = &batch->slices[batch->slice_count];
+    *slice = (pr__slice){.lane = lane->lane,
+                         .seq = lane->head.seq,
+                         .attempt = lane->head.attempt,
+                         .takeover = lane->source == PR__PG_SOURCE_TAKEOVER,
+                         .again = lane->source == PR__PG_SOURCE_REST};
+    memcpy(slice->token, lane->head.token, sizeof slice->token);
+    for (uint32_t i = 0; i < lane->chosen.count; i++) {
+        pr__item *item = &batch->items[batch->item_count++];
+        item->log_id = lane->chosen.items[i];
+        item->lane = lane->lane;
+        item->slice = batch->slice_count;
+        item->suspicion = pr__pg_suspect_get(&lane->head.suspects, item->log_id);
+        item->poison = lane->poison;
+    }
+    batch->slice_count++;
+}
+
+/* Lay out slices and items by (lane, id). */
+static pr_status lay_out(pr__pg_claimer *c, pr_error *err)
+{
+    uint32_t items = 0;
+    uint32_t slices = 0;
+    pr__batch *batch = c->batch;
+    for (uint32_t i = 0; i < c->lane_count; i++) {
+        items += c->lanes[i].chosen.count;
+        slices += c->lanes[i].chosen.count > 0;
+        batch->passed_count += c->lanes[i].passed;
+    }
+    batch->more = c->limited;
+    batch->slices = pr__arena_alloc(batch->arena, (slices + 1) * sizeof(pr__slice));
+    batch->items = pr__arena_alloc(batch->arena, (items + 1) * sizeof(pr__item));
+    if (!batch->slices || !batch->items)
+        return pr__fail_nomem(err, ORIGIN);
+    for (uint32_t i = 0; i < c->lane_count; i++)
+        if (c->lanes[i].chosen.count > 0)
+            add_slice(c, &c->lanes[i]);
+    return PR_OK;
+}
+
+static pr_status read_item(pr__pg_claimer *c, const PGresult *result, int row, pr_error *err)
+{
+    pr__batch *batch = c->batch;
+    pr__item *item = &batch->items[row];
+    if (!pr__pg_value_int(result, row, PR__PG_MESSAGE_SELECT_COUNT)) {
+        item->message = (pr_message)PR_MESSAGE(.id = "", .type = "", .destination = "");
+        item->unreadable = "its row was deleted from the log";
+        return PR_OK;
+    }
+    TRY(pr__pg_read_message(result, row, 0, batch->arena, c->store->base.body_size_max,
+                            &item->message, &item->unreadable, err));
+    if (!item->message.destination)
+        item->message.destination =
+            pr__pg_topic(batch->arena, c->store->settings.default_transport, item->message.type);
+    item->blocked = pr__pg_value_int(result, row, PR__PG_MESSAGE_SELECT_COUNT + 1) != 0;
+    return item->message.destination ? PR_OK : pr__fail_nomem(err, ORIGIN);
+}
+
+static pr_status read_items(pr__pg_claimer *c, pr__pg_array *lanes, pr__pg_array *ids,
+                            pr_error *err)
+{
+    AUTO_PARAMS params = {.count = 0};
+    AUTO_RESULT result = NULL;
+    pr__batch *batch = c->batch;
+    for (uint32_t i = 0; i < batch->item_count; i++) {
+        pr__pg_array_int(lanes, batch->items[i].lane);
+        pr__pg_array_int(ids, batch->items[i].log_id);
+    }
+    pr__pg_add_array(&params, lanes);
+    pr__pg_add_array(&params, ids);
+    pr__pg_add_int(&params, (int64_t)c->store->base.body_size_max);
+    pr__pg_add_int(&params, batch->reader);
+    pr__pg_add_bool(&params, batch->order == PR_ORDER_HALT);
+    pr__pg_add_bool(&params, batch->order != PR_ORDER_SKIP);
+    TRY(pr__pg_exec(&c->store->conn, SQL_MESSAGES, &params, &result, err));
+    if (PQntuples(result) != (int)batch->item_count)
+        return pr__fail(err, PR_E_BACKEND, ORIGIN, "the messages of a claim cannot be read");
+    for (uint32_t i = 0; i < batch->item_count; i++)
+        TRY(read_item(c, result, (int)i, err));
+    return PR_OK;
+}
+
+pr_status pr__pg_claimer_read(pr__pg_claimer *c, pr_error *err)
+{
+    TRY(lay_out(c, err));
+    if (c->batch->item_count == 0)
+        return PR_OK;
+    pr__pg_array lanes;
+    pr__pg_array ids;
+    pr__pg_array_init(&lanes, PR__PG_INT8);
+    pr__pg_array_init(&ids, PR__PG_INT8);
+    pr_status status = pr__pg_ready(c->store, err);
+    if (status == PR_OK)
+        status = pr__pg_begin_read(&c->store->conn, 0, err);
+    if (status == PR_OK)
+        status = pr__pg_end(&c->store->conn, read_items(c, &lanes, &ids, err), err);
+    pr__pg_array_done(&lanes);
+    pr__pg_array_done(&ids);
+    return status;
+}
+
+/* ---- the method ---- */
+
+/* One try. *ret_lost: there was something, and others took it first. */
+static pr_status claim_once(pr__pg_store *store, const pr__claim_options *opt,
+                            pr__batch **ret_batch, bool *ret_lost, pr_error *err)
+{
+    pr__pg_claimer *c = NULL;
+    *ret_lost = false;
+    TRY(pr__pg_claimer_open(store, opt->reader, opt, &c, err));
+    AUTO(pr__batch) batch = c->batch;
+    pr_status status = pr__pg_claimer_choose(c, err);
+    if (status != PR_OK || !pr__pg_claimer_found(c)) {
+        pr__pg_rollback(&store->conn);
+        return status;
+    }
+    TRY(pr__pg_claimer_commit(c, "claim", err));
+    *ret_lost = !pr__pg_claimer_found(c);
+    if (*ret_lost)
+        return PR_OK;
+    status = pr__pg_claimer_read(c, err);
+    if (status != PR_OK) {
+        pr__pg_give_back(store, c->batch);
+        return status;
+    }
+    *ret_batch = TAKE(batch);
+    return PR_OK;
+}
+
+pr_status pr__pg_claim(pr_store *base, const pr__claim_options *opt, pr__batch **ret_batch,
+                       pr_error *err)
+{
+    pr__pg_store *store = pr__pg_store_of(base);
+    pr__batch *batch = NULL;
+    bool lost = true;
+    TRY(pr__pg_ready(store, err));
+    for (int i = 0; i < TRIES_MAX && lost; i++)
+        TRY(claim_once(store, opt, &batch, &lost, err));
+    *ret_batch = batch;
+    return PR_OK;
+}
