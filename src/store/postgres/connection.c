@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <libpq-events.h>
+
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -45,6 +47,19 @@ static void ignore_notice(void *user, const PGresult *result)
 {
     (void)user;
     (void)result;
+}
+
+/* libpq shows every result here, those of other code on our connection too. */
+static int see_result(PGEventId id, void *info, void *user)
+{
+    pr__pg_conn *conn = user;
+    if (id != PGEVT_RESULTCREATE || !conn->watching)
+        return 1;
+    const char *tag = PQcmdStatus(((PGEventResultCreate *)info)->result);
+    if (pr__text_equal(tag, "COMMIT") || pr__text_equal(tag, "BEGIN") ||
+        pr__text_equal(tag, "START TRANSACTION") || pr__text_equal(tag, "PREPARE TRANSACTION"))
+        conn->ended = true;
+    return 1;
 }
 
 typedef struct keywords {
@@ -125,6 +140,10 @@ pr_status pr__pg_conn_open(pr__pg_conn *conn, const char *conninfo, pr_error *er
         return status;
     }
     PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+    if (!PQregisterEventProc(conn->pg, see_result, "postroom", conn)) {
+        pr__pg_conn_drop(conn);
+        return pr__fail_nomem(err, ORIGIN);
+    }
     conn->generation++;
     pr_status status = check_server(conn, err);
     if (status == PR_OK && PQsetnonblocking(conn->pg, 1) != 0)
@@ -153,6 +172,7 @@ void pr__pg_conn_drop(pr__pg_conn *conn)
         conn->aborted = true;
         return;
     }
+    conn->watching = false;
     PQfinish(conn->pg);
     conn->pg = NULL;
     pr__pg_conn_forget(conn);
@@ -484,7 +504,8 @@ bool pr__pg_in_transaction(const pr__pg_conn *conn)
     return false;
 }
 
-/* A unit's token stands in a setting of its transaction, so that a commit behind its back shows. */
+/* In a unit other code works too, by its own search_path; the unit's token stands in a setting of
+   its transaction, so that a commit behind its back shows. */
 static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int64_t lock_ms,
                        int64_t statement_ms, const char *token, pr_error *err)
 {
@@ -495,14 +516,15 @@ static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int
                         "clone of the store");
     char text[900];
     pr__format(text, sizeof text,
-               "BEGIN ISOLATION LEVEL %s; SELECT pg_catalog.set_config('search_path', "
-               "'pg_catalog', true), pg_catalog.set_config('lock_timeout', '%lld', true), "
-               "pg_catalog.set_config('statement_timeout', '%lld', true), "
+               "BEGIN ISOLATION LEVEL %s; SELECT pg_catalog.set_config('lock_timeout', '%lld', "
+               "true), pg_catalog.set_config('statement_timeout', '%lld', true), "
                "pg_catalog.set_config('idle_in_transaction_session_timeout', '%lld', true), "
-               "pg_catalog.set_config('synchronous_commit', 'on', true), "
-               "pg_catalog.set_config('jit', 'off', true), "
-               "pg_catalog.set_config('postroom.unit', '%s', true)",
-               mode, (long long)lock_ms, (long long)statement_ms, (long long)idle_ms, token);
+               "pg_catalog.set_config('synchronous_commit', 'on', true), %s, '%s', true)",
+               mode, (long long)lock_ms, (long long)statement_ms, (long long)idle_ms,
+               token ? "pg_catalog.set_config('postroom.unit'"
+                     : "pg_catalog.set_config('jit', 'off', true), "
+                       "pg_catalog.set_config('search_path'",
+               token ? token : "pg_catalog");
     return pr__pg_script(conn, text, NULL, err);
 }
 
@@ -510,7 +532,7 @@ pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
                             int64_t statement_ms, pr_error *err)
 {
     return begin(conn, "READ COMMITTED READ WRITE", idle_ms ? idle_ms : conn->limits.idle_ms,
-                 lock_ms ? lock_ms : conn->limits.busy_ms, statement_ms, "", err);
+                 lock_ms ? lock_ms : conn->limits.busy_ms, statement_ms, NULL, err);
 }
 
 pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err)
@@ -521,12 +543,15 @@ pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err)
 pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *err)
 {
     return begin(conn, "REPEATABLE READ READ ONLY", conn->limits.idle_ms, conn->limits.busy_ms,
-                 statement_ms, "", err);
+                 statement_ms, NULL, err);
 }
 
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err)
 {
-    return begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, err);
+    TRY(begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, err));
+    conn->ended = false;
+    conn->watching = true;
+    return PR_OK;
 }
 
 pr_status pr__pg_commit(pr__pg_conn *conn, pr_error *err)

@@ -8,8 +8,9 @@
 #define ORIGIN "postgres.maintain"
 
 /* Both sequences only grow, and are read without a look at any row. */
-static const char SQL_LAST[] = "SELECT o.last_value + p.last_value FROM {p}outbox_id_seq AS o, "
-                               "{p}outbox_parked_place_seq AS p";
+static const char SQL_LAST[] = "SELECT o.last_value + o.is_called::pg_catalog.int4 + "
+                               "p.last_value + p.is_called::pg_catalog.int4 FROM "
+                               "{p}outbox_id_seq AS o, {p}outbox_parked_place_seq AS p";
 
 pr_status pr__pg_changed(pr_store *base, bool *ret_changed, pr_error *err)
 {

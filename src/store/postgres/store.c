@@ -63,8 +63,8 @@ pr_status pr__pg_ready(pr__pg_store *store, pr_error *err)
                         "the store was opened before a fork: open another in the child");
     if (store->unit_open)
         return pr__fail(err, PR_E_STATE, ORIGIN,
-                        "a unit is open on this store: finish it first, or use a clone of the "
-                        "store");
+                        "a unit's transaction is open on this store: finish the unit first, or use "
+                        "a clone of the store");
     pr__pg_conn *conn = &store->conn;
     if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK) {
         if (!pr__pg_in_transaction(conn))

@@ -31,7 +31,7 @@ pr_status pr__pg_unit_live(pr_unit *base, pr_error *err)
     PGTransactionStatusType state = unit->conn->pg && !unit->conn->aborted
                                         ? PQtransactionStatus(unit->conn->pg)
                                         : PQTRANS_UNKNOWN;
-    if (state == PQTRANS_INTRANS)
+    if (state == PQTRANS_INTRANS && !unit->conn->ended)
         return PR_OK;
     base->rollback_only = true;
     if (state == PQTRANS_INERROR)
@@ -68,6 +68,7 @@ static void finish(pr__pg_unit *unit)
         return;
     pr__pg_store *store = pr__pg_store_of(unit->base.store);
     store->unit_open = false;
+    store->conn.watching = false;
     store->own_writes++;
 }
 
@@ -119,7 +120,8 @@ static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, int64_t *ret_xid, 
 /* Of a transaction that is not live nothing is committed. */
 static pr_status commit_dead(pr__pg_unit *unit, pr_outcome *ret_outcome, pr_status status)
 {
-    bool ended = unit->conn->pg && PQtransactionStatus(unit->conn->pg) == PQTRANS_IDLE;
+    bool ended = unit->conn->ended ||
+                 (unit->conn->pg && PQtransactionStatus(unit->conn->pg) == PQTRANS_IDLE);
     *ret_outcome = ended ? PR_OUTCOME_UNKNOWN : PR_OUTCOME_NOT_COMMITTED;
     finish(unit);
     pr__pg_rollback(unit->conn);
