@@ -271,9 +271,9 @@ void case_claim_lease(void **state)
     pr__batch *first = claim_some(fix, store_at(fix, 0), 1, 10);
     assert_false(first->slices[0].takeover);
     assert_int_equal(in_state(fix, 1, "publishing"), 5);
-    pass_ms(fix, LEASE_MS - 1);
+    pass_ms(fix, LEASE_MS - 1 - slack_ms(fix));
     assert_null(claim(fix, store_at(fix, 1), 1, 10)); /* alive */
-    pass_ms(fix, 1);
+    pass_ms(fix, 1 + slack_ms(fix));
     post_many(fix, 3, TO_BROKER, "k");
     pr__batch *second = claim_some(fix, store_at(fix, 1), 1, 10);
     assert_int_equal(second->item_count, 5); /* the same ids, nothing fresh */
@@ -357,7 +357,7 @@ void case_claim_renew(void **state)
     post(fix, TO_BROKER, "other");
     pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
     for (int i = 0; i < 5; i++) {
-        pass_ms(fix, LEASE_MS - 1);
+        pass_ms(fix, LEASE_MS - 1 - slack_ms(fix));
         check_ok(pr__store_renew(store_at(fix, 0), batch, LEASE_MS, &err), &err, "renew");
         assert_false(batch->slices[0].fenced);
         assert_null(claim(fix, store_at(fix, 1), 1, 10));
@@ -542,7 +542,8 @@ void case_claim_backlog(void **state)
     pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
     check_ok(pr__store_backlog(store_at(fix, 0), 1, 2000, &backlog, &err), &err, "thirty");
     assert_int_equal(backlog.pending, 30); /* an open slice is not done yet */
-    assert_true(backlog.oldest_pending_age_ms >= 5000);
+    if (slack_ms(fix) == 0)                /* else nothing makes a message older than it is */
+        assert_true(backlog.oldest_pending_age_ms >= 5000);
     batch->items[0].result = PR__RESULT_PUBLISHED;
     settle_free(fix, store_at(fix, 0), batch);
     check_ok(pr__store_backlog(store_at(fix, 0), 1, 2000, &backlog, &err), &err, "rest");

@@ -33,6 +33,7 @@ int fixture_teardown(void **state);
 pr_store *store_at(fixture *fix, size_t index); /* another handle, as another process has it */
 void *host_of(fixture *fix);
 uint32_t random_below(fixture *fix, uint32_t limit);
+int64_t slack_ms(const fixture *fix); /* of the provider */
 void pass_ms(fixture *fix, int64_t ms);
 int64_t count(fixture *fix, const char *sql); /* the value of a statement; {t} as in the provider */
 void run(fixture *fix, const char *sql);

@@ -22,6 +22,8 @@ typedef struct ledger_provider {
     pr_status (*open)(void *world, bool unchecked, pr_store **ret_store, pr_error *err);
     /* The database's clock goes on by ms. */
     void (*pass_ms)(void *world, int64_t ms);
+    /* How far that clock may go on by itself during a case; 0: it stands still in between. */
+    int64_t slack_ms;
     /* A statement by other hands, on a connection of its own; {t} stands before a table's base
        name. *ret_value: the first column of the first row, -1 when there is none. */
     bool (*raw)(void *world, const char *sql, int64_t *ret_value);
