@@ -256,6 +256,8 @@ pr_status pr__pg_check_sequence(pr__pg_store *store, pr_error *err)
     pr__pg_conn *conn = &store->conn;
     AUTO_RESULT result = NULL;
     int64_t highest = 0;
+    /* before the sequence: others move both on meanwhile */
+    TRY(pr__pg_int(conn, SQL_HIGHEST, &highest, NULL, err, "i", (int64_t)store->settings.lanes));
     TRY(pr__pg_query(conn, SQL_SEQUENCE, &result, err, ""));
     if (PQntuples(result) == 0)
         return pr__fail(err, PR_E_SCHEMA, ORIGIN, "the sequence %soutbox_id_seq is missing",
@@ -270,7 +272,6 @@ pr_status pr__pg_check_sequence(pr__pg_store *store, pr_error *err)
                         "the sequence of ids was altered: run ALTER SEQUENCE %soutbox_id_seq "
                         "INCREMENT BY 1 NO CYCLE;",
                         conn->qualifier);
-    TRY(pr__pg_int(conn, SQL_HIGHEST, &highest, NULL, err, "i", (int64_t)store->settings.lanes));
     if (pr__pg_value_int(result, 0, 3) >= highest)
         return PR_OK;
     return pr__fail(err, PR_E_SCHEMA, ORIGIN,
