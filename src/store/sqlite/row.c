@@ -166,9 +166,15 @@ pr_status pr__sqlite_bind_message(pr__sqlite_conn *conn, sqlite3_stmt *stmt, int
 
 const char *pr__sqlite_topic(pr__arena *arena, const char *transport, const char *type)
 {
-    char address[PR_DESTINATION_SIZE_MAX + 1];
-    pr__format(address, sizeof address, "%s://topic/%s", transport, type);
-    return pr__arena_strdup(arena, address);
+    static const char topic[] = "://topic/"; /* once a message: put together without a format */
+    size_t transport_size = strlen(transport), type_size = strlen(type);
+    char *address = pr__arena_alloc(arena, transport_size + sizeof topic + type_size);
+    if (!address)
+        return NULL;
+    memcpy(address, transport, transport_size);
+    memcpy(address + transport_size, topic, sizeof topic - 1);
+    memcpy(address + transport_size + sizeof topic - 1, type, type_size + 1);
+    return address;
 }
 
 const char *pr__sqlite_column_text(sqlite3_stmt *stmt, int column, pr__arena *arena,
