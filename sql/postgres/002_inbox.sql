@@ -34,12 +34,13 @@ CREATE TABLE {p}inbox_parked (
     body            bytea NOT NULL,
     occurred_at     timestamptz NOT NULL,
     expires_at      timestamptz,
+    unreadable      text,  -- why it cannot be read as a message, such as text that is not UTF-8
     state           text NOT NULL CHECK (state IN ('failed', 'held', 'processing', 'dead')),
     resume_state    text CHECK (resume_state IN ('failed', 'held')),  -- what a processing one was
     attempts        integer NOT NULL DEFAULT 0,
     takeovers       integer NOT NULL DEFAULT 0,
     next_attempt_at timestamptz NOT NULL,
-    lock_token      uuid,
+    lock_token      text,
     locked_until    timestamptz,
     owner           text,
     last_error      text,

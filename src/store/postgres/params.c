@@ -109,6 +109,11 @@ void pr__pg_add_instant(pr__pg_params *params, int64_t instant_us)
         add64(params, PR__PG_TIMESTAMPTZ, (uint64_t)(instant_us - PR__PG_EPOCH_US));
 }
 
+void pr__pg_add_moment(pr__pg_params *params, int64_t instant_us)
+{
+    add64(params, PR__PG_TIMESTAMPTZ, (uint64_t)(instant_us - PR__PG_EPOCH_US));
+}
+
 void pr__pg_array_init(pr__pg_array *array, Oid element)
 {
     static const char header[ARRAY_HEADER] = {0};

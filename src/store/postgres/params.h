@@ -46,6 +46,7 @@ void pr__pg_add_text(pr__pg_params *params, const char *text);               /* 
 void pr__pg_add_bytes(pr__pg_params *params, const void *data, size_t size); /* NULL = null */
 void pr__pg_add_uuid(pr__pg_params *params, const char *text);      /* NULL, "" or none = null */
 void pr__pg_add_instant(pr__pg_params *params, int64_t instant_us); /* 0 = null */
+void pr__pg_add_moment(pr__pg_params *params, int64_t instant_us);  /* never null */
 void pr__pg_add_xid(pr__pg_params *params, uint64_t xid);
 
 /* An array, element by element. */

@@ -81,7 +81,7 @@ void pr__pg_add_message(pr__pg_params *params, const pr_message *message, bool i
     pr__pg_add_text(params, message->headers);
     pr__pg_add_bytes(params, message->body_size_bytes ? message->body : "",
                      (size_t)message->body_size_bytes);
-    pr__pg_add_instant(params, message->occurred_at_us);
+    pr__pg_add_moment(params, message->occurred_at_us);
     pr__pg_add_instant(params, message->expires_at_us);
 }
 

@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/uuid.h"
+#include "store/postgres/inbox.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/value.h"
 
@@ -170,6 +171,10 @@ static const pr__store_ops OPS = {
     .changed = pr__pg_changed,
     .maintain = pr__pg_maintain,
     .backlog = pr__pg_backlog,
+    .inbox_claim = pr__pg_inbox_claim,
+    .inbox_due = pr__pg_inbox_due,
+    .inbox_release = pr__pg_inbox_release,
+    .inbox_renew = pr__pg_inbox_renew,
     .now = store_now,
 };
 

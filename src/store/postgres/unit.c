@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "store/postgres/enqueue.h"
+#include "store/postgres/inbox.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/value.h"
 
@@ -198,6 +199,13 @@ static const pr__unit_ops OPS = {
     .commit = unit_commit,
     .rollback = unit_rollback,
     .free = unit_free,
+    .inbox_mark = pr__pg_inbox_mark,
+    .inbox_unmark = pr__pg_inbox_unmark,
+    .inbox_find = pr__pg_inbox_find,
+    .inbox_blocked = pr__pg_inbox_blocked,
+    .inbox_park = pr__pg_inbox_park,
+    .inbox_repark = pr__pg_inbox_repark,
+    .inbox_unpark = pr__pg_inbox_unpark,
 };
 
 static pr__pg_unit *unit_new(pr_store *store, bool joined)
