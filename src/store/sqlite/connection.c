@@ -15,6 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -342,39 +343,46 @@ static bool outcome_unknown(int code)
     return pr__sqlite_classify(code)->poison;
 }
 
-pr_status pr__sqlite_commit(pr__sqlite_conn *conn, pr_error *err)
+/* Run COMMIT, waiting for whoever keeps it busy. The result code. */
+static int run_commit(pr__sqlite_conn *conn, sqlite3_stmt *stmt)
 {
     int64_t until = pr__monotonic_us() + conn->busy_ms * 1000;
-    bool wrote = sqlite3_txn_state(conn->db, "main") == SQLITE_TXN_WRITE;
     for (;;) {
-        sqlite3_stmt *stmt = NULL;
-        pr_status prepared = pr__sqlite_prepare(conn, SQL_COMMIT, &stmt, err);
-        if (prepared != PR_OK) {
-            pr__sqlite_rollback(conn);
-            return prepared;
-        }
+        if (PR_FAULT_FAILS("sqlite.before_commit"))
+            return SQLITE_IOERR_FSYNC;
         int code = sqlite3_step(stmt);
+        if (code == SQLITE_DONE && PR_FAULT_FAILS("sqlite.after_commit"))
+            return SQLITE_IOERR_FSYNC; /* it stands, and we do not know */
+        if ((code & 0xff) != SQLITE_BUSY || !pr__sqlite_in_transaction(conn) ||
+            pr__monotonic_us() >= until)
+            return code;
+        sqlite3_reset(stmt);
+        pr__sleep_us(BUSY_SLEEP_MAX_US);
+    }
+}
+
+pr_status pr__sqlite_commit(pr__sqlite_conn *conn, pr_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool wrote = sqlite3_txn_state(conn->db, "main") == SQLITE_TXN_WRITE;
+    pr_error found = PR_ERROR_INIT;
+    pr_status status = pr__sqlite_prepare(conn, SQL_COMMIT, &stmt, &found);
+    if (status == PR_OK) {
+        int code = run_commit(conn, stmt);
         if (code == SQLITE_DONE) {
             pr__sqlite_reset(stmt);
             conn->own_commits += wrote;
             return PR_OK;
         }
-        if ((code & 0xff) == SQLITE_BUSY && pr__sqlite_in_transaction(conn) &&
-            pr__monotonic_us() < until) {
-            pr__sqlite_reset(stmt);
-            pr__sleep_us(BUSY_SLEEP_MAX_US);
-            continue;
-        }
-        pr_error found = PR_ERROR_INIT;
-        pr_status status = pr__sqlite_fail(conn, code, &found);
+        status = pr__sqlite_fail(conn, code, &found);
         pr__sqlite_reset(stmt);
-        pr__sqlite_rollback(conn);
         if (wrote && outcome_unknown(found.backend_code))
             found.retry = PR_RETRY_UNKNOWN;
-        pr__error_context(&found, "commit");
-        pr__error_copy(err, &found);
-        return status;
     }
+    pr__sqlite_rollback(conn);
+    pr__error_context(&found, "commit");
+    pr__error_copy(err, &found);
+    return status;
 }
 
 pr_status pr__sqlite_end(pr__sqlite_conn *conn, pr_status status, pr_error *err)

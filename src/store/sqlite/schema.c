@@ -6,8 +6,6 @@
  */
 #include "store/sqlite/schema.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -58,135 +56,93 @@ static pr_status check_version(pr__sqlite_store *store, pr_error *err)
     return PR_OK;
 }
 
-static const char SQL_EXPECTED_COLUMNS[] =
-    "SELECT m.name, x.name, x.type, x.\"notnull\", x.pk, x.hidden FROM sqlite_schema AS m, "
-    "pragma_table_xinfo(m.name) AS x WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' "
-    "ESCAPE '\\' ORDER BY m.name, x.cid";
-static const char SQL_COLUMN[] = "SELECT type, \"notnull\", pk, hidden FROM pragma_table_xinfo(?1) "
-                                 "WHERE name = ?2";
+/* What stands is copied beside the model, so that a query each finds what differs. */
+static const char SQL_BESIDE[] =
+    "CREATE TEMP TABLE col (tab TEXT, name TEXT, type TEXT, demanding INTEGER, required INTEGER, "
+    "pk "
+    "INTEGER, hidden INTEGER, PRIMARY KEY (tab, name)) WITHOUT ROWID; CREATE TEMP TABLE obj (name "
+    "TEXT PRIMARY KEY, type TEXT, auto INTEGER, strict INTEGER) WITHOUT ROWID;";
+static const char SQL_COLUMNS[] =
+    "SELECT m.name, x.name, x.type, x.\"notnull\" AND x.dflt_value IS NULL AND NOT x.pk AND NOT "
+    "x.hidden, x.\"notnull\", x.pk, x.hidden FROM sqlite_schema AS m, pragma_table_xinfo(m.name) "
+    "AS "
+    "x WHERE m.type = 'table' AND substr(m.name, 1, length('{p}_')) = '{p}_'";
+static const char SQL_OBJECTS[] =
+    "SELECT name, type, type = 'table' AND sql LIKE '%AUTOINCREMENT%', type = 'table' AND sql LIKE "
+    "'%)%STRICT%' FROM sqlite_schema WHERE substr(name, 1, length('{p}_')) = '{p}_'";
 
-static pr_status check_column(pr__sqlite_conn *conn, sqlite3_stmt *expected, pr_error *err)
-{
-    const char *table = (const char *)sqlite3_column_text(expected, 0);
-    const char *column = (const char *)sqlite3_column_text(expected, 1);
-    const char *type = (const char *)sqlite3_column_text(expected, 2);
-    if (!table || !column || !type)
-        return pr__fail_nomem(err, ORIGIN);
-    AUTO_STMT stmt = NULL;
-    bool row = false;
-    TRY(pr__sqlite_query(conn, SQL_COLUMN, &stmt, err, "tt", table, column));
-    TRY(pr__sqlite_step(conn, stmt, &row, err));
-    if (!row)
-        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
-                        "table '%s' lacks its built-in column '%s': restore it", table, column);
-    const char *actual = (const char *)sqlite3_column_text(stmt, 0);
-    bool same = actual && strcmp(actual, type) == 0;
-    for (int i = 1; i <= 3; i++)
-        same = same && sqlite3_column_int(stmt, i) == sqlite3_column_int(expected, i + 2);
-    if (!same)
-        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
-                        "built-in column '%s' of table '%s' was altered: it must be %s%s%s", column,
-                        table, type, sqlite3_column_int(expected, 3) ? " NOT NULL" : "",
-                        sqlite3_column_int(expected, 5) ? ", generated" : "");
-    return PR_OK;
-}
+#define OURS "m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 
-static pr_status check_columns(pr__sqlite_conn *conn, sqlite3 *model, pr_error *err)
+/* Each query gives a sentence about the first thing that is wrong, or no row. */
+static const char *const DIFFERENCES[] = {
+    "SELECT 'table ''' || m.name || ''' lacks its built-in column ''' || x.name || ''': restore "
+    "it' "
+    "FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS x WHERE m.type = 'table' AND m.name IN "
+    "(SELECT name FROM temp.obj) AND " OURS " AND NOT EXISTS (SELECT 1 FROM temp.col AS c WHERE "
+    "c.tab = m.name AND c.name = x.name) ORDER BY m.name, x.cid LIMIT 1",
+    "SELECT 'built-in column ''' || x.name || ''' of table ''' || m.name || ''' was altered: it "
+    "must "
+    "be ' || x.type || iif(x.\"notnull\", ' NOT NULL', '') || iif(x.hidden, ', generated', '') "
+    "FROM "
+    "sqlite_schema AS m, pragma_table_xinfo(m.name) AS x JOIN temp.col AS c ON c.tab = m.name AND "
+    "c.name = x.name WHERE m.type = 'table' AND (c.type, c.required, c.pk, c.hidden) <> (x.type, "
+    "x.\"notnull\", x.pk, x.hidden) ORDER BY m.name, x.cid LIMIT 1",
+    "SELECT m.type || ' ''' || m.name || ''' is missing: restore it' FROM sqlite_schema AS m "
+    "WHERE " OURS
+    " AND NOT EXISTS (SELECT 1 FROM temp.obj AS o WHERE o.name = m.name AND o.type = m.type) "
+    "ORDER BY m.rowid LIMIT 1",
+    "SELECT 'table ''' || m.name || ''' was altered: its key must be AUTOINCREMENT, or ids come "
+    "again' FROM sqlite_schema AS m JOIN temp.obj AS o ON o.name = m.name WHERE m.type = 'table' "
+    "AND "
+    "m.sql LIKE '%AUTOINCREMENT%' AND NOT o.auto LIMIT 1",
+    "SELECT 'table ''' || m.name || ''' was altered: it must be STRICT' FROM sqlite_schema AS m "
+    "JOIN "
+    "temp.obj AS o ON o.name = m.name WHERE m.type = 'table' AND NOT o.strict LIMIT 1",
+    "SELECT 'table ''' || c.tab || ''' has an extra column ''' || c.name || ''' that is NOT NULL "
+    "without a default: give it one' FROM temp.col AS c WHERE c.demanding AND EXISTS (SELECT 1 "
+    "FROM "
+    "sqlite_schema AS m WHERE m.name = c.tab) AND NOT EXISTS (SELECT 1 FROM "
+    "pragma_table_xinfo(c.tab) AS x WHERE x.name = c.name) LIMIT 1",
+};
+
+/* Copy the rows of a query into a table of the model. */
+static pr_status copy_rows(pr__sqlite_conn *conn, const char *sql, sqlite3 *model,
+                           const char *insert, pr_error *err)
 {
-    sqlite3_stmt *expected = NULL;
-    if (sqlite3_prepare_v2(model, SQL_EXPECTED_COLUMNS, -1, &expected, NULL) != SQLITE_OK)
-        return pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
+    AUTO_STMT from = NULL;
+    sqlite3_stmt *to = NULL;
+    TRY(pr__sqlite_query(conn, sql, &from, err, ""));
+    int code = sqlite3_prepare_v2(model, insert, -1, &to, NULL);
+    bool row = true;
     pr_status status = PR_OK;
-    while (status == PR_OK && sqlite3_step(expected) == SQLITE_ROW)
-        status = check_column(conn, expected, err);
-    sqlite3_finalize(expected);
+    while (code == SQLITE_OK && status == PR_OK) {
+        status = pr__sqlite_step(conn, from, &row, err);
+        if (status != PR_OK || !row)
+            break;
+        for (int i = 0; i < sqlite3_column_count(from); i++)
+            sqlite3_bind_value(to, i + 1, sqlite3_column_value(from, i));
+        sqlite3_step(to);
+        code = sqlite3_reset(to);
+    }
+    sqlite3_finalize(to);
+    if (status == PR_OK && code != SQLITE_OK)
+        status = pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
     return status;
 }
 
-static const char SQL_EXPECTED_OBJECTS[] = "SELECT name, type, type = 'table' AND sql LIKE "
-                                           "'%AUTOINCREMENT%' FROM sqlite_schema WHERE name "
-                                           "NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid";
-static const char SQL_OBJECT[] =
-    "SELECT type = 'table' AND sql LIKE '%AUTOINCREMENT%', type <> 'table' OR (SELECT strict FROM "
-    "pragma_table_list(?1) WHERE schema = 'main') FROM sqlite_schema WHERE name = ?1 AND type = ?2";
-
-static pr_status check_object(pr__sqlite_conn *conn, sqlite3_stmt *expected, pr_error *err)
+static pr_status find_difference(sqlite3 *model, const char *sql, pr_error *err)
 {
-    const char *name = (const char *)sqlite3_column_text(expected, 0);
-    const char *type = (const char *)sqlite3_column_text(expected, 1);
-    if (!name || !type)
-        return pr__fail_nomem(err, ORIGIN);
-    AUTO_STMT stmt = NULL;
-    bool row = false;
-    TRY(pr__sqlite_query(conn, SQL_OBJECT, &stmt, err, "tt", name, type));
-    TRY(pr__sqlite_step(conn, stmt, &row, err));
-    if (!row)
-        return pr__fail(err, PR_E_SCHEMA, ORIGIN, "%s '%s' is missing: restore it", type, name);
-    if (sqlite3_column_int(expected, 2) && !sqlite3_column_int(stmt, 0))
-        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
-                        "table '%s' was altered: its key must be AUTOINCREMENT, or ids come again",
-                        name);
-    if (!sqlite3_column_int(stmt, 1))
-        return pr__fail(err, PR_E_SCHEMA, ORIGIN, "table '%s' was altered: it must be STRICT",
-                        name);
-    return PR_OK;
-}
-
-static pr_status check_objects(pr__sqlite_conn *conn, sqlite3 *model, pr_error *err)
-{
-    sqlite3_stmt *expected = NULL;
-    if (sqlite3_prepare_v2(model, SQL_EXPECTED_OBJECTS, -1, &expected, NULL) != SQLITE_OK)
-        return pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
+    sqlite3_stmt *stmt = NULL;
+    int code = sqlite3_prepare_v2(model, sql, -1, &stmt, NULL);
+    if (code == SQLITE_OK)
+        code = sqlite3_step(stmt);
     pr_status status = PR_OK;
-    while (status == PR_OK && sqlite3_step(expected) == SQLITE_ROW)
-        status = check_object(conn, expected, err);
-    sqlite3_finalize(expected);
-    return status;
-}
-
-static const char SQL_EXPECTED_TABLES[] = "SELECT name FROM sqlite_schema WHERE type = 'table' AND "
-                                          "name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
-static const char SQL_DEMANDING[] = "SELECT name FROM pragma_table_xinfo(?1) WHERE \"notnull\" AND "
-                                    "dflt_value IS NULL AND NOT pk AND NOT hidden";
-static const char SQL_KNOWN[] = "SELECT 1 FROM pragma_table_xinfo(?1) WHERE name = ?2";
-
-/* A column that we do not know and that wants a value would refuse every insert of ours. */
-static pr_status check_extra(pr__sqlite_conn *conn, sqlite3 *model, const char *table,
-                             pr_error *err)
-{
-    AUTO_STMT stmt = NULL;
-    TRY(pr__sqlite_query(conn, SQL_DEMANDING, &stmt, err, "t", table));
-    for (;;) {
-        bool row = false;
-        TRY(pr__sqlite_step(conn, stmt, &row, err));
-        if (!row)
-            return PR_OK;
-        sqlite3_stmt *known = NULL;
-        if (sqlite3_prepare_v2(model, SQL_KNOWN, -1, &known, NULL) != SQLITE_OK)
-            return pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
-        sqlite3_bind_text(known, 1, table, -1, SQLITE_STATIC);
-        sqlite3_bind_value(known, 2, sqlite3_column_value(stmt, 0));
-        bool built_in = sqlite3_step(known) == SQLITE_ROW;
-        sqlite3_finalize(known);
-        if (!built_in)
-            return pr__fail(err, PR_E_SCHEMA, ORIGIN,
-                            "table '%s' has an extra column '%s' that is NOT NULL without a "
-                            "default: give it one",
-                            table, (const char *)sqlite3_column_text(stmt, 0));
-    }
-}
-
-static pr_status check_extras(pr__sqlite_conn *conn, sqlite3 *model, pr_error *err)
-{
-    sqlite3_stmt *tables = NULL;
-    if (sqlite3_prepare_v2(model, SQL_EXPECTED_TABLES, -1, &tables, NULL) != SQLITE_OK)
-        return pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
-    pr_status status = PR_OK;
-    while (status == PR_OK && sqlite3_step(tables) == SQLITE_ROW) {
-        const char *table = (const char *)sqlite3_column_text(tables, 0);
-        status = table ? check_extra(conn, model, table, err) : pr__fail_nomem(err, ORIGIN);
-    }
-    sqlite3_finalize(tables);
+    if (code == SQLITE_ROW)
+        status =
+            pr__fail(err, PR_E_SCHEMA, ORIGIN, "%s", (const char *)sqlite3_column_text(stmt, 0));
+    else if (code != SQLITE_DONE)
+        status = pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
+    sqlite3_finalize(stmt);
     return status;
 }
 
@@ -225,9 +181,15 @@ static pr_status compare(pr__sqlite_store *store, sqlite3 *model, pr_error *err)
                                    .order = "hold",
                                    .lanes = PR_LANES_DEFAULT};
     TRY(pr__migration_model(model, &values, err));
-    TRY(check_columns(&store->conn, model, err));
-    TRY(check_objects(&store->conn, model, err));
-    return check_extras(&store->conn, model, err);
+    if (sqlite3_exec(model, SQL_BESIDE, NULL, NULL, NULL) != SQLITE_OK)
+        return pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
+    TRY(copy_rows(&store->conn, SQL_COLUMNS, model,
+                  "INSERT INTO temp.col VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", err));
+    TRY(copy_rows(&store->conn, SQL_OBJECTS, model, "INSERT INTO temp.obj VALUES (?1, ?2, ?3, ?4)",
+                  err));
+    for (size_t i = 0; i < sizeof DIFFERENCES / sizeof DIFFERENCES[0]; i++)
+        TRY(find_difference(model, DIFFERENCES[i], err));
+    return PR_OK;
 }
 
 pr_status pr__sqlite_check(pr_store *base, pr_error *err)

@@ -28,6 +28,7 @@ static int ended_by_commit(void *user)
 {
     pr__sqlite_unit *unit = user;
     unit->ended = true;
+    unit->ended_by_commit = true;
     return 0;
 }
 
@@ -43,19 +44,22 @@ static void watch(pr__sqlite_unit *unit, bool on)
     sqlite3_rollback_hook(unit->conn->db, on ? ended_by_rollback : NULL, unit);
 }
 
+static const char *ended_text(const pr__sqlite_unit *unit)
+{
+    if (unit->base.joined)
+        return "no transaction is open on the host's connection: begin one, then join it";
+    if (unit->ended_by_commit)
+        return "the unit's transaction was committed by other code: use the unit's commit only";
+    return "the unit's transaction was rolled back by other code, or by SQLite after an error";
+}
+
 pr_status pr__sqlite_unit_live(pr_unit *base, pr_error *err)
 {
     pr__sqlite_unit *unit = pr__sqlite_unit_of(base);
-    if (unit->ended || !pr__sqlite_in_transaction(unit->conn)) {
-        base->rollback_only = true;
-        return pr__fail(err, PR_E_STATE, ORIGIN,
-                        base->joined
-                            ? "no transaction is open on the host's connection: begin one, "
-                              "then join it"
-                            : "the unit's transaction was ended by other code: use the "
-                              "unit's commit or rollback only");
-    }
-    return PR_OK;
+    if (!unit->ended && pr__sqlite_in_transaction(unit->conn))
+        return PR_OK;
+    base->rollback_only = true;
+    return pr__fail(err, PR_E_STATE, ORIGIN, "%s", ended_text(unit));
 }
 
 pr_status pr__sqlite_unit_status(pr_unit *unit, pr_status status)
@@ -245,7 +249,7 @@ static pr_status unit_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *e
     if (status != PR_OK) {
         finish(unit);
         pr__sqlite_rollback(unit->conn);
-        *ret_outcome = PR_OUTCOME_UNKNOWN; /* other code ended it, one way or the other */
+        *ret_outcome = unit->ended_by_commit ? PR_OUTCOME_UNKNOWN : PR_OUTCOME_NOT_COMMITTED;
         return status;
     }
     finish(unit);

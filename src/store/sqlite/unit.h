@@ -12,7 +12,8 @@
 typedef struct pr__sqlite_unit {
     pr_unit base;          /* first member */
     pr__sqlite_conn *conn; /* the store's, or &borrowed */
-    bool ended;            /* other code committed or rolled back on our connection */
+    bool ended_by_commit;  /* other code ran COMMIT on our connection */
+    bool ended;            /* the transaction that we began is over */
     int64_t log_base;      /* ids above are of this transaction; -1 = not known yet */
     int64_t parked_base;   /* places above are of this transaction; -1 = not known yet */
     char last_id[37];      /* of the message that was enqueued last; "" = none */
