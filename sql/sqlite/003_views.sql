@@ -89,7 +89,10 @@ BEGIN
     INSERT INTO {p}_outbox_parked (reader, log_id, lane, message_id, type, type_version,
         content_type, destination, source, key, tenant, correlation_id, causation_id, traceparent,
         tracestate, headers, body, occurred_at, expires_at, state, next_attempt_at, parked_at)
-    SELECT 0, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{p}_outbox_parked'), 0),
+    -- its own place, foretold: within one statement the sequence is not written yet
+    SELECT 0, 1 + max(coalesce((SELECT seq FROM sqlite_sequence
+                                WHERE name = '{p}_outbox_parked'), 0),
+                      coalesce((SELECT max(place) FROM {p}_outbox_parked), 0)),
            -1,
            coalesce(lower(NEW.message_id), lower(
                substr(printf('%012x', now / 1000), 1, 8) || '-' ||

@@ -78,16 +78,16 @@ void case_unit_enqueue_needs_transaction(void **state)
     unit = begin(fix);
     assert_true(fix->provider->unit_run(unit, "ROLLBACK"));
     pr_error_clear(&err);
-    check_error(pr_unit_enqueue(unit, &one.message, NULL, &err), &err, PR_E_STATE, "rolled back by other",
-                "after a rollback by other code");
+    check_error(pr_unit_enqueue(unit, &one.message, NULL, &err), &err, PR_E_STATE,
+                "rolled back by other", "after a rollback by other code");
     pr_unit_free(unit);
 
     unit = begin(fix);
     assert_true(fix->provider->unit_run(unit, "COMMIT"));
     assert_true(fix->provider->unit_run(unit, "BEGIN"));
     pr_error_clear(&err);
-    check_error(pr_unit_enqueue(unit, &one.message, NULL, &err), &err, PR_E_STATE, "committed by other",
-                "in another transaction than the unit's");
+    check_error(pr_unit_enqueue(unit, &one.message, NULL, &err), &err, PR_E_STATE,
+                "committed by other", "in another transaction than the unit's");
     assert_true(fix->provider->unit_run(unit, "ROLLBACK"));
     pr_unit_free(unit);
     assert_int_equal(rows(fix, "outbox"), 0);

@@ -344,14 +344,14 @@ static bool outcome_unknown(int code)
 }
 
 /* Run COMMIT, waiting for whoever keeps it busy. The result code. */
-static int run_commit(pr__sqlite_conn *conn, sqlite3_stmt *stmt)
+static int run_commit(pr__sqlite_conn *conn, sqlite3_stmt *stmt, bool wrote)
 {
     int64_t until = pr__monotonic_us() + conn->busy_ms * 1000;
     for (;;) {
-        if (PR_FAULT_FAILS("sqlite.before_commit"))
+        if (wrote && PR_FAULT_FAILS("sqlite.before_commit"))
             return SQLITE_IOERR_FSYNC;
         int code = sqlite3_step(stmt);
-        if (code == SQLITE_DONE && PR_FAULT_FAILS("sqlite.after_commit"))
+        if (code == SQLITE_DONE && wrote && PR_FAULT_FAILS("sqlite.after_commit"))
             return SQLITE_IOERR_FSYNC; /* it stands, and we do not know */
         if ((code & 0xff) != SQLITE_BUSY || !pr__sqlite_in_transaction(conn) ||
             pr__monotonic_us() >= until)
@@ -368,7 +368,7 @@ pr_status pr__sqlite_commit(pr__sqlite_conn *conn, pr_error *err)
     pr_error found = PR_ERROR_INIT;
     pr_status status = pr__sqlite_prepare(conn, SQL_COMMIT, &stmt, &found);
     if (status == PR_OK) {
-        int code = run_commit(conn, stmt);
+        int code = run_commit(conn, stmt, wrote);
         if (code == SQLITE_DONE) {
             pr__sqlite_reset(stmt);
             conn->own_commits += wrote;

@@ -84,7 +84,8 @@ static const char *const DIFFERENCES[] = {
     "must "
     "be ' || x.type || iif(x.\"notnull\", ' NOT NULL', '') || iif(x.hidden, ', generated', '') "
     "FROM "
-    "sqlite_schema AS m, pragma_table_xinfo(m.name) AS x JOIN temp.col AS c ON c.tab = m.name AND "
+    "sqlite_schema AS m, pragma_table_xinfo(m.name) AS x CROSS JOIN temp.col AS c ON c.tab = "
+    "m.name AND "
     "c.name = x.name WHERE m.type = 'table' AND (c.type, c.required, c.pk, c.hidden) <> (x.type, "
     "x.\"notnull\", x.pk, x.hidden) ORDER BY m.name, x.cid LIMIT 1",
     "SELECT m.type || ' ''' || m.name || ''' is missing: restore it' FROM sqlite_schema AS m "

@@ -1,0 +1,211 @@
+/*
+ * Several processes on one SQLite file: a steady writer starves nobody, locks stay, the WAL is
+ * checkpointed by one at a time.
+ */
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "support/sqlite_world.h"
+
+#include "port/store.h"
+
+#define CLAIMS 30
+
+/* A host that inserts one row a transaction without a pause, on a connection of its own making. */
+static void write_for_ever(const char *path)
+{
+    sqlite3 *db = NULL;
+    if (sqlite3_open(path, &db) != SQLITE_OK)
+        _exit(1);
+    sqlite3_exec(db, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0", NULL, NULL, NULL);
+    sqlite3_busy_timeout(db, 5000);
+    for (;;)
+        if (sqlite3_exec(db,
+                         "BEGIN IMMEDIATE; INSERT INTO postroom_enqueue (type, body, destination) "
+                         "VALUES ('urn:message:shop:a', 'x', 'b://in/x'); COMMIT",
+                         NULL, NULL, NULL) != SQLITE_OK)
+            _exit(2);
+}
+
+/* With the waits of SQLite's own busy handler a claim comes through about once a second. */
+static void test_steady_writer(void **state)
+{
+    (void)state;
+    sqlite_world at;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    check_ok(sqlite_world_open(&at, &err), &err, "world");
+    pid_t pid = fork();
+    if (pid == 0)
+        write_for_ever(at.path);
+    check_ok(sqlite_world_store(&at, 2000, 0, &store, &err), &err, "store");
+    pr__claim_options opt = {.reader = 1, .lease_ms = 60000, .batch_max = 500, .bytes_max = 100000};
+    uint32_t published = 0;
+    for (int i = 0; i < CLAIMS;) {
+        pr__batch *batch = NULL;
+        pr__settle_report report;
+        check_ok(pr__store_claim(store, &opt, &batch, &err), &err, "claim beside the writer");
+        if (!batch)
+            continue;
+        for (uint32_t n = 0; n < batch->item_count; n++)
+            batch->items[n].result = PR__RESULT_PUBLISHED;
+        check_ok(pr__store_settle(store, batch, NULL, &report, NULL, &err), &err, "settle");
+        published += report.published;
+        pr__batch_free(batch);
+        i++;
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(published >= CLAIMS);
+    pr_store_free(store);
+    sqlite_world_close(&at);
+}
+
+/* A wait for others is bounded, also on the host's prepared connection. */
+static void test_wait_is_bounded(void **state)
+{
+    (void)state;
+    sqlite_world at;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    sqlite3 *holder = NULL;
+    sqlite3 *host = NULL;
+    pr_unit *unit = NULL;
+    check_ok(sqlite_world_open(&at, &err), &err, "world");
+    check_ok(sqlite_world_store(&at, 100, 0, &store, &err), &err, "store");
+    assert_int_equal(sqlite3_open(at.path, &holder), SQLITE_OK);
+    assert_int_equal(sqlite3_open(at.path, &host), SQLITE_OK);
+    check_ok(pr_sqlite_prepare(host, 100, &err), &err, "prepare");
+    assert_int_equal(sqlite3_exec(holder, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    check_error(pr_unit_begin(store, &unit, &err), &err, PR_E_BUSY, "another writer", "unit");
+    assert_int_equal(sqlite3_exec(host, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_BUSY);
+    /* an idle poll needs no lock, so that it is not in anybody's way */
+    pr__claim_options opt = {.reader = 1, .lease_ms = 1000, .batch_max = 5, .bytes_max = 1000};
+    pr__batch *batch = NULL;
+    pr_error_clear(&err);
+    check_ok(pr__store_claim(store, &opt, &batch, &err), &err, "idle claim");
+    check_ok(pr__store_claim_parked(store, &opt, &batch, &err), &err, "idle claim of parked");
+    assert_int_equal(sqlite3_exec(holder, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(holder);
+    sqlite3_close(host);
+    pr_store_free(store);
+    sqlite_world_close(&at);
+}
+
+/* Opening and closing other handles on the file, in vain or not, must not drop the locks that a
+   unit of this process holds. */
+static void test_locks_stay(void **state)
+{
+    (void)state;
+    sqlite_world at;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    pr_store *other = NULL;
+    pr_unit *unit = NULL;
+    pr_unit *joined = NULL;
+    check_ok(sqlite_world_open(&at, &err), &err, "world");
+    check_ok(sqlite_world_store(&at, 100, 0, &store, &err), &err, "store");
+    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
+    check_ok(sqlite_world_store(&at, 100, 0, &other, &err), &err, "another handle");
+    assert_int_equal(pr_sqlite_unit_join(other, pr_sqlite_unit_connection(unit), &joined, &err),
+                     PR_OK); /* looks whether it is the same file */
+    pr_unit_free(joined);
+    check_ok(pr__store_maintain(other, &err), &err, "maintain");
+    pr_store_free(other);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sqlite3 *db = NULL;
+        if (sqlite3_open(at.path, &db) != SQLITE_OK)
+            _exit(1);
+        _exit(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_BUSY ? 0 : 2);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
+    pr_unit_free(unit);
+    pr_store_free(store);
+    sqlite_world_close(&at);
+}
+
+static int64_t wal_size(const sqlite_world *at)
+{
+    char path[340];
+    struct stat info;
+    snprintf(path, sizeof path, "%s-wal", at->path);
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : -1;
+}
+
+static void fill(pr_store *store, int count)
+{
+    static char body[100000];
+    pr_error err = PR_ERROR_INIT;
+    pr_message message = PR_MESSAGE(.type = "urn:message:shop:a", .destination = "b://in/x",
+                                    .body = body, .body_size_bytes = sizeof body);
+    for (int i = 0; i < count; i++) {
+        pr_unit *unit = NULL;
+        check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
+        check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
+        check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
+        pr_unit_free(unit);
+    }
+}
+
+static void test_checkpoint(void **state)
+{
+    (void)state;
+    sqlite_world at;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    check_ok(sqlite_world_open(&at, &err), &err, "world");
+    check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "store");
+    fill(store, 50);
+    int64_t size = wal_size(&at);
+    assert_true(size > 4 * 1024 * 1024); /* nobody checkpoints by the way */
+
+    sqlite3 *db = NULL; /* another checkpointer is at work */
+    assert_int_equal(sqlite3_open(at.path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "PRAGMA wal_autocheckpoint = 0; "
+                                  "INSERT INTO postroom_setting VALUES ('checkpoint_until', "
+                                  "(CAST(strftime('%s', 'now') AS INTEGER) + 60) * 1000000)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    check_ok(pr__store_maintain(store, &err), &err, "not ours");
+    size = wal_size(&at);
+    fill(store, 10);
+    assert_true(wal_size(&at) > size); /* it still grows: nothing was checkpointed */
+
+    assert_int_equal(sqlite3_exec(db,
+                                  "UPDATE postroom_setting SET value = '1' WHERE name = "
+                                  "'checkpoint_until'", /* that one died */
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    check_ok(pr__store_maintain(store, &err), &err, "ours");
+    assert_int_equal(sqlite_world_number(&at,
+                                         "SELECT count(*) FROM postroom_setting WHERE name = "
+                                         "'checkpoint_until'",
+                                         NULL),
+                     0);
+    size = wal_size(&at);
+    fill(store, 20);
+    check_ok(pr__store_maintain(store, &err), &err, "again");
+    fill(store, 5);
+    assert_true(wal_size(&at) <= size); /* it begins anew from the front */
+    pr_store_free(store);
+    sqlite_world_close(&at);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steady_writer),
+        cmocka_unit_test(test_wait_is_bounded),
+        cmocka_unit_test(test_locks_stay),
+        cmocka_unit_test(test_checkpoint),
+    };
+    return RUN_TESTS(tests);
+}
