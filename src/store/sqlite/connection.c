@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "store/sqlite/failure.h"
+#include "store/sqlite/turn.h"
 
 #define ORIGIN "sqlite"
 
@@ -32,7 +33,8 @@
 #define BUSY_SLEEP_MIN_US 100
 #define BUSY_SLEEP_MAX_US 2000
 #define ROLLBACK_TRIES    3
-#define BUSY_TRY_US       90 /* what a try and a timer that comes late cost beside the sleep */
+#define YIELD_LIMIT_US    20000 /* a waiter that is slower than this was stopped, or died */
+#define BUSY_TRY_US       90    /* what a try and a timer that comes late cost beside the sleep */
 
 static int64_t busy_sleep_us(int count)
 {
@@ -66,7 +68,25 @@ static int busy_handler(void *user, int count)
     int64_t now = pr__monotonic_us();
     if (count == 0)
         conn->busy_since_us = now;
+    if (conn->waiting && conn->turn < 0)
+        conn->turn = pr__turn_take(sqlite3_db_filename(conn->db, "main"));
     return pr__sqlite_busy_wait(count, now - conn->busy_since_us, conn->busy_ms * 1000);
+}
+
+/* Runs after the write lock was given up. */
+static int after_commit(void *user, sqlite3 *db, const char *name, int pages)
+{
+    (void)user;
+    (void)pages;
+    const char *path = sqlite3_db_filename(db, name);
+    if (path && path[0])
+        pr__turn_yield(path, YIELD_LIMIT_US);
+    return SQLITE_OK;
+}
+
+void pr__sqlite_give_turns(sqlite3 *db)
+{
+    sqlite3_wal_hook(db, after_commit, NULL);
 }
 
 static pr_status exec(pr__sqlite_conn *conn, const char *sql, pr_error *err)
@@ -107,13 +127,16 @@ static pr_status set_up(pr__sqlite_conn *conn, pr_error *err)
 {
     sqlite3_extended_result_codes(conn->db, 1);
     sqlite3_busy_handler(conn->db, busy_handler, conn);
-    return exec(conn, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0", err);
+    TRY(exec(conn, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0", err));
+    pr__sqlite_give_turns(conn->db);
+    return PR_OK;
 }
 
 pr_status pr__sqlite_conn_open(pr__sqlite_conn *conn, const char *path, const char *prefix,
                                int64_t busy_ms, bool create, pr_error *err)
 {
     memset(conn, 0, sizeof *conn);
+    conn->turn = -1;
     pr__format(conn->prefix, sizeof conn->prefix, "%s", prefix);
     conn->busy_ms = busy_ms;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
@@ -132,6 +155,7 @@ pr_status pr__sqlite_conn_open(pr__sqlite_conn *conn, const char *path, const ch
 void pr__sqlite_conn_borrow(pr__sqlite_conn *conn, sqlite3 *db, const char *prefix)
 {
     memset(conn, 0, sizeof *conn);
+    conn->turn = -1;
     pr__format(conn->prefix, sizeof conn->prefix, "%s", prefix);
     conn->db = db;
     conn->borrowed = true;
@@ -324,7 +348,11 @@ pr_status pr__sqlite_begin(pr__sqlite_conn *conn, bool write, pr_error *err)
     /* The way out is made before the way in: a rollback is wanted most where memory ran out. */
     sqlite3_stmt *rollback;
     TRY(pr__sqlite_prepare(conn, SQL_ROLLBACK, &rollback, err));
-    return pr__sqlite_run(conn, write ? SQL_BEGIN_WRITE : SQL_BEGIN, NULL, err, "");
+    conn->waiting = write;
+    pr_status status = pr__sqlite_run(conn, write ? SQL_BEGIN_WRITE : SQL_BEGIN, NULL, err, "");
+    conn->waiting = false;
+    conn->turn = pr__turn_release(conn->turn);
+    return status;
 }
 
 void pr__sqlite_rollback(pr__sqlite_conn *conn)

@@ -31,6 +31,8 @@ typedef struct pr__sqlite_conn {
     char prefix[PR__SQLITE_PREFIX_SIZE];
     int64_t busy_ms;
     int64_t busy_since_us; /* monotonic: when the wait in hand began */
+    bool waiting;          /* BEGIN IMMEDIATE is in hand */
+    int turn;              /* the sign that we wait (turn.h); -1 = none */
     int poisoned_code;     /* not 0: an I/O error or damage; the handle is not used again */
     uint64_t own_commits;  /* that wrote; data_version does not tell of them */
     bool borrowed;         /* db is the host's */
@@ -47,6 +49,9 @@ pr_status pr__sqlite_conn_use_wal(pr__sqlite_conn *conn, pr_error *err);
 void pr__sqlite_conn_borrow(pr__sqlite_conn *conn, sqlite3 *db, const char *prefix);
 /* Finalize all statements; close the handle unless it is borrowed. */
 void pr__sqlite_conn_done(pr__sqlite_conn *conn);
+
+/* Let those through that wait, after each commit on a handle. Takes the place of a WAL hook. */
+void pr__sqlite_give_turns(sqlite3 *db);
 
 /* For a busy handler: sleep before try count + 1 unless waited_us has reached limit_us; the
    handler's answer. How long count tries have slept in all, for a handler that has no clock of its

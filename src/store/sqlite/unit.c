@@ -432,5 +432,8 @@ pr_status pr_sqlite_prepare(struct sqlite3 *db, int64_t busy_ms, pr_error *err)
     TRY(pr__sqlite_conn_use_wal(conn, err));
     int code = sqlite3_exec(db, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0", NULL,
                             NULL, NULL);
-    return code == SQLITE_OK ? PR_OK : pr__sqlite_fail(conn, code, err);
+    if (code != SQLITE_OK)
+        return pr__sqlite_fail(conn, code, err);
+    pr__sqlite_give_turns(db);
+    return PR_OK;
 }
