@@ -1,6 +1,6 @@
 /*
  * An endpoint's inside, shared by its files: endpoint.c (life), endpoint_loop.c (what comes next),
- * endpoint_work.c (one message through the inbox and the handler).
+ * endpoint_retry.c (parked rows), endpoint_work.c (one message through the inbox and the handler).
  */
 #ifndef PR_CORE_ENDPOINT_H
 #define PR_CORE_ENDPOINT_H
@@ -90,6 +90,17 @@ void pr__endpoint_observe(const pr_endpoint *endpoint, pr_observation_kind kind,
 
 /* Uncharged; bounded by the grace period. */
 void pr__endpoint_give_back_all(pr_endpoint *endpoint);
+
+/* ---- endpoint_retry.c ---- */
+
+/* Claim parked rows when one is due; the first of them becomes endpoint->retry. */
+pr_status pr__endpoint_look_for_retry(pr_endpoint *endpoint, int64_t now_us, pr_error *err);
+/* Renew the leases of the rows in hand where that is due. */
+void pr__endpoint_keep_retries(pr_endpoint *endpoint, int64_t now_us);
+/* As they were, uncharged. */
+void pr__endpoint_release_retries(pr_endpoint *endpoint);
+/* What the verdict on endpoint->retry means for the rows in hand. */
+pr_status pr__endpoint_after_retry(pr_endpoint *endpoint, pr__verdict verdict, pr_error *err);
 
 /* ---- endpoint_work.c ---- */
 

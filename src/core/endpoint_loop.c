@@ -18,7 +18,6 @@
 #include "core/sized.h"
 
 #define ORIGIN           "endpoint"
-#define RETRY_LOOK_MS    250  /* others may park for this endpoint, an operator may redrive */
 #define GIVE_BACK_MS     100  /* hint to the transport: not at once */
 #define OPEN_TIMEOUT_MS  1000 /* connecting blocks the thread no longer */
 #define SLEEP_SLICE_MS   20   /* how soon a stop is seen */
@@ -26,8 +25,7 @@
 #define PAUSE_INITIAL_MS 100
 #define PAUSE_MAX_MS     5000
 #define RECEIVE_MAX      64
-#define RETRY_BATCH      16 /* parked rows claimed at a time */
-#define RETRIES_IN_ROW   4  /* for each delivery: a hot key must drain faster than it fills */
+#define RETRIES_IN_ROW   4 /* for each delivery: a hot key must drain faster than it fills */
 
 static const pr__backoff pause_backoff = {PAUSE_INITIAL_MS, PAUSE_MAX_MS, 0};
 
@@ -82,23 +80,11 @@ static void give_back_at(pr_endpoint *endpoint, uint32_t index)
     (void)status; /* what cannot be given back comes back by itself */
 }
 
-/* As they were, uncharged. Where that cannot be written, the rows' leases bring them back. */
-static void release_retries(pr_endpoint *endpoint)
-{
-    if (!endpoint->retry_batch)
-        return;
-    pr_status ignored =
-        pr__store_inbox_release(endpoint->store, endpoint->opt.id, endpoint->retry_batch, NULL);
-    (void)ignored;
-    endpoint->retry = pr__work_free(endpoint->retry);
-    endpoint->retry_batch = pr__batch_free(endpoint->retry_batch);
-}
-
 /* From the youngest: a queue that takes them back in front has them in order again. */
 void pr__endpoint_give_back_all(pr_endpoint *endpoint)
 {
     int64_t deadline_us = pr__endpoint_now_us(endpoint) + endpoint->opt.stop_grace_ms * 1000;
-    release_retries(endpoint);
+    pr__endpoint_release_retries(endpoint);
     while (endpoint->work_count > 0) {
         if (pr__endpoint_now_us(endpoint) < deadline_us)
             give_back_at(endpoint, endpoint->work_count - 1);
@@ -160,82 +146,6 @@ static pr_status probe(pr_endpoint *endpoint, pr_error *err)
     return status;
 }
 
-/* ---- retries ---- */
-
-/* The next claimed row becomes the one whose turn it is; none left: the batch is done with. */
-static pr_status next_retry(pr_endpoint *endpoint, pr_error *err)
-{
-    pr__batch *batch = endpoint->retry_batch;
-    endpoint->retry = pr__work_free(endpoint->retry);
-    if (endpoint->retry_next < batch->item_count) {
-        const pr__item *item = &batch->items[endpoint->retry_next++];
-        pr_status status = pr__work_from_row(endpoint, item, &endpoint->retry, err);
-        if (status != PR_OK)
-            release_retries(endpoint);
-        return status;
-    }
-    endpoint->retry_batch = pr__batch_free(batch);
-    endpoint->retry_look_us = 0; /* what was held behind them may be due now */
-    return PR_OK;
-}
-
-/* Claim parked rows when one is due. */
-static pr_status look_for_retry(pr_endpoint *endpoint, int64_t now_us, pr_error *err)
-{
-    int64_t due_ms;
-    endpoint->retry_look_us = now_us + RETRY_LOOK_MS * 1000;
-    TRY(pr__store_inbox_due(endpoint->store, endpoint->opt.id, endpoint->opt.order, &due_ms, err));
-    if (due_ms != 0) {
-        if (due_ms > 0)
-            endpoint->retry_look_us = now_us + least(due_ms, RETRY_LOOK_MS) * 1000;
-        return PR_OK;
-    }
-    pr__inbox_claim_options opt = {.consumer = endpoint->opt.id,
-                                   .owner = endpoint->opt.owner,
-                                   .lease_ms = endpoint->opt.lease_ms,
-                                   .batch_max = RETRY_BATCH,
-                                   .order = endpoint->opt.order};
-    PR_FAULT("endpoint.before_retry_claim");
-    TRY(pr__store_inbox_claim(endpoint->store, &opt, &endpoint->retry_batch, err));
-    PR_FAULT("endpoint.after_retry_claim");
-    if (!endpoint->retry_batch)
-        return PR_OK;
-    endpoint->retry_next = 0;
-    endpoint->retry_kept_us = now_us;
-    return next_retry(endpoint, err);
-}
-
-/* Several rows wait their turn: their leases must not end meanwhile. A row that was lost shows when
-   its turn comes. */
-static void keep_retries(pr_endpoint *endpoint, int64_t now_us)
-{
-    if (!endpoint->retry_batch ||
-        now_us - endpoint->retry_kept_us < endpoint->opt.lease_ms * 1000 / 3)
-        return;
-    endpoint->retry_kept_us = now_us;
-    pr_status ignored = pr__store_inbox_renew(endpoint->store, endpoint->opt.id,
-                                              endpoint->retry_batch, endpoint->opt.lease_ms, NULL);
-    (void)ignored;
-}
-
-static pr_status after_retry(pr_endpoint *endpoint, pr__verdict verdict, pr_error *err)
-{
-    switch (verdict) {
-    case PR__WORK_WAIT:
-        return PR_OK;
-    case PR__WORK_ACK:
-        endpoint->pauses = 0;
-        return next_retry(endpoint, err);
-    case PR__WORK_REJECT: /* no transport to reject to: the row stays until its lease ends */
-        return next_retry(endpoint, err);
-    case PR__WORK_GIVE_BACK:
-    case PR__WORK_TROUBLE:
-        release_retries(endpoint);
-        return PR_OK;
-    }
-    return PR_OK;
-}
-
 /* ---- deliveries ---- */
 
 /* The first that is due and stands behind no earlier one of its key; work_count = none. */
@@ -295,7 +205,7 @@ static pr_status try_one(pr_endpoint *endpoint, bool retry, uint32_t index, pr_e
     pr_error local = PR_ERROR_INIT;
     pr__work *work = retry ? endpoint->retry : endpoint->works[index];
     pr_status status = pr__work_try(endpoint, work, &verdict, &local);
-    pr_status settled = retry ? after_retry(endpoint, verdict, &local)
+    pr_status settled = retry ? pr__endpoint_after_retry(endpoint, verdict, &local)
                               : after_delivery(endpoint, index, verdict, &local);
     endpoint->retries_in_row = retry ? endpoint->retries_in_row + 1 : 0;
     endpoint->retry_turn = endpoint->retries_in_row < RETRIES_IN_ROW;
@@ -480,7 +390,7 @@ static bool retry_ready(const pr_endpoint *endpoint, int64_t now_us)
 static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
 {
     int64_t now_us = pr__endpoint_now_us(endpoint);
-    keep_retries(endpoint, now_us);
+    pr__endpoint_keep_retries(endpoint, now_us);
     TRY(keep(endpoint, now_us, err));
     uint32_t index = next_ready(endpoint, now_us);
     bool look = !endpoint->retry_batch && now_us >= endpoint->retry_look_us;
@@ -492,7 +402,7 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
     bool have_delivery = index < endpoint->work_count;
     if (look && (endpoint->retry_turn || !have_delivery)) {
         pr_error local = PR_ERROR_INIT;
-        pr_status status = look_for_retry(endpoint, now_us, &local);
+        pr_status status = pr__endpoint_look_for_retry(endpoint, now_us, &local);
         if (status != PR_OK && status != PR_E_BUSY) {
             pause_endpoint(endpoint, local.message);
             pr__error_copy(err, &local);
