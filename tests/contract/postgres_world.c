@@ -8,19 +8,54 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <postroom/postgres.h>
 
 #include "base/error.h"
+#include "support/postgres_pooler.h"
 
-#define QUALIFIER "postroom."
+#define QUALIFIER     "postroom."
+
+#define POOL_SESSIONS 3 /* fewer than there are clients, so that they change places */
 
 static postgres_databases databases = {.compatible = true};
+static postgres_pooler *pooler;
+
+static const postgres_server_options hostile = {
+    .locale = "de_DE",
+    .settings =
+        {
+            "default_transaction_isolation='serializable'",
+            "default_transaction_deferrable=on",
+            "timezone='Pacific/Chatham'",
+            "DateStyle='SQL, DMY'",
+            "IntervalStyle='sql_standard'",
+            "bytea_output='escape'",
+            "standard_conforming_strings=off",
+            "backslash_quote=on",
+            "escape_string_warning=off",
+            "extra_float_digits=-15",
+            "search_path='evil, pg_catalog, public'",
+            "transform_null_equals=on",
+            "plan_cache_mode='force_generic_plan'",
+        },
+};
+
+static bool mode_is(const char *wanted)
+{
+    const char *mode = getenv("POSTROOM_POSTGRES_MODE");
+    return mode && strcmp(mode, wanted) == 0;
+}
 
 int postgres_suite_run(int (*suite)(void))
 {
-    databases.server = postgres_server_start(NULL);
+    databases.hostile = mode_is("hostile");
+    databases.server = postgres_server_start(databases.hostile ? &hostile : NULL);
+    if (mode_is("pooled"))
+        pooler = postgres_pooler_start(databases.server, POOL_SESSIONS);
     int failed = suite();
+    postgres_pooler_free(pooler);
     postgres_server_free(databases.server);
     return failed;
 }
@@ -30,6 +65,13 @@ postgres_world *postgres_world_new(void)
     postgres_world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     postgres_database_make(&databases, world->uri);
+    snprintf(world->store_uri, sizeof world->store_uri, "%s", world->uri);
+    world->pooled = pooler != NULL;
+    if (pooler) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(world->uri + 14, "?"), world->uri + 14);
+        postgres_folder_uri(postgres_pooler_folder(pooler), name, world->store_uri);
+    }
     return world;
 }
 
@@ -48,19 +90,29 @@ void postgres_world_free(postgres_world *world)
     free(world);
 }
 
+/* One UPDATE a table, with its instants; made once, since the schema is the same everywhere. */
+static const char update_sql[] =
+    "SELECT string_agg(format('UPDATE postroom.%I SET %s;', one.table_name, one.sets), ' ') FROM "
+    "(SELECT c.table_name, string_agg(format('%1$I = %1$I - {ms}', column_name), ', ') AS sets "
+    "FROM information_schema.columns AS c JOIN information_schema.tables AS t "
+    "USING (table_schema, table_name) WHERE table_schema = 'postroom' AND "
+    "table_type = 'BASE TABLE' AND data_type LIKE 'timestamp%' AND "
+    "column_name <> 'occurred_at' AND table_name NOT IN ('schema_version', 'audit', 'node', "
+    "'saga') GROUP BY c.table_name) AS one";
+
 void postgres_world_pass(postgres_world *world, int64_t ms)
 {
-    char sql[1200];
-    snprintf(sql, sizeof sql,
-             "DO $$ DECLARE one record; BEGIN SET LOCAL lock_timeout = '5s'; FOR one IN "
-             "SELECT c.table_name, string_agg(format('%%1$I = %%1$I - interval ''%lld ms''', "
-             "column_name), ', ') AS sets FROM information_schema.columns AS c JOIN "
-             "information_schema.tables AS t USING (table_schema, table_name) WHERE table_schema = "
-             "'postroom' AND table_type = 'BASE TABLE' AND data_type LIKE 'timestamp%%' AND "
-             "column_name <> 'occurred_at' GROUP BY c.table_name LOOP "
-             "EXECUTE format('UPDATE postroom.%%I SET %%s', one.table_name, one.sets); END LOOP; "
-             "END $$",
-             (long long)ms);
+    static char updates[4096];
+    char sql[8192] = "SET lock_timeout = '5s';", step[60];
+    if (!updates[0])
+        db_text(postgres_world_db(world), update_sql, updates, sizeof updates);
+    snprintf(step, sizeof step, "interval '%lld ms'", (long long)ms);
+    for (const char *at = updates, *mark; *at; at = mark ? mark + 4 : at + strlen(at)) {
+        size_t used = strlen(sql);
+        mark = strstr(at, "{ms}");
+        snprintf(sql + used, sizeof sql - used, "%.*s%s", mark ? (int)(mark - at) : 9999, at,
+                 mark ? step : "");
+    }
     db_run(postgres_world_db(world), sql);
 }
 
@@ -73,7 +125,8 @@ static pr_status open_store(void *user, const store_settings *settings, pr_store
                             pr_error *err)
 {
     const postgres_world *world = user;
-    pr_postgres_options options = PR_POSTGRES_OPTIONS(.conninfo = world->uri);
+    pr_postgres_options options =
+        PR_POSTGRES_OPTIONS(.conninfo = world->store_uri, .statements_off = world->pooled);
     if (settings) {
         options.busy_ms = settings->busy_ms;
         options.body_size_max = settings->body_size_max;
@@ -87,7 +140,8 @@ static pr_status begin(const pr_migrate_options *opt, void **ret_world, pr_error
 {
     postgres_world *world = postgres_world_new();
     pr_postgres_options options =
-        PR_POSTGRES_OPTIONS(.conninfo = world->uri, .schema_check_off = true);
+        PR_POSTGRES_OPTIONS(.conninfo = world->store_uri, .schema_check_off = true,
+                            .statements_off = world->pooled);
     pr_store *store = NULL;
     pr_status status = pr_postgres_store_open(&options, &store, err);
     if (status == PR_OK)

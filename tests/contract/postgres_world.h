@@ -9,13 +9,20 @@
 #include "support/postgres_db.h"
 
 typedef struct postgres_world {
-    char uri[POSTGRES_CONNINFO_SIZE];
+    char uri[POSTGRES_CONNINFO_SIZE];       /* the server's */
+    char store_uri[POSTGRES_CONNINFO_SIZE]; /* the pooler's, where there is one */
+    bool pooled;
     PGconn *db; /* other hands; opened on first use */
 } postgres_world;
 
 extern const store_provider postgres_provider;
 
-/* Start the server, run a suite, stop the server. */
+/*
+ * Start the server, run a suite, stop the server. By the environment's POSTROOM_POSTGRES_MODE:
+ * hostile  the server has settings under which careless statements fail or say something else, and
+ *          functions of the usual names stand in a schema that comes first
+ * pooled   stores go through PgBouncer in transaction mode; the host's connection does not
+ */
 int postgres_suite_run(int (*suite)(void));
 
 postgres_world *postgres_world_new(void);

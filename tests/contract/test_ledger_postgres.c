@@ -27,8 +27,8 @@ static pr_status open_store(void *user, bool unchecked, pr_store **ret_store, pr
 {
     const postgres_world *world = user;
     pr_postgres_options opt =
-        PR_POSTGRES_OPTIONS(.schema_check_off = unchecked, .conninfo = world->uri,
-                            .body_size_max = BODY_SIZE_MAX);
+        PR_POSTGRES_OPTIONS(.schema_check_off = unchecked, .conninfo = world->store_uri,
+                            .statements_off = world->pooled, .body_size_max = BODY_SIZE_MAX);
     return pr_postgres_store_open(&opt, ret_store, err);
 }
 

@@ -27,12 +27,28 @@ static const char compatible_sql[] =
     "CREATE AGGREGATE group_concat(text) (SFUNC = join_text, STYPE = text);"
     "CREATE AGGREGATE group_concat(uuid) (SFUNC = join_uuid, STYPE = text);";
 
+/* What a statement would call that does not say whose function it means. */
+static const char evil_sql[] =
+    "CREATE SCHEMA evil;"
+    "DO $do$ DECLARE one text; BEGIN FOREACH one IN ARRAY ARRAY["
+    "'clock_timestamp() RETURNS timestamptz', 'now() RETURNS timestamptz', "
+    "'pg_current_xact_id() RETURNS xid8', 'pg_current_snapshot() RETURNS pg_snapshot', "
+    "'pg_snapshot_xip(pg_snapshot) RETURNS SETOF xid8', "
+    "'pg_snapshot_xmax(pg_snapshot) RETURNS xid8', 'unnest(bigint[]) RETURNS SETOF bigint', "
+    "'cardinality(bigint[]) RETURNS integer', 'octet_length(bytea) RETURNS integer', "
+    "'gen_random_uuid() RETURNS uuid', 'hashtextextended(text, bigint) RETURNS bigint', "
+    "'length(text) RETURNS integer', 'lower(text) RETURNS text', "
+    "'set_config(text, text, boolean) RETURNS text', 'current_setting(text) RETURNS text', "
+    "'generate_series(integer, integer) RETURNS SETOF integer'] LOOP "
+    "EXECUTE 'CREATE FUNCTION evil.' || one || ' LANGUAGE plpgsql AS $f$ BEGIN RAISE EXCEPTION "
+    "''evil''; END $f$'; END LOOP; END $do$;";
+
 PGconn *db_open(const char *conninfo)
 {
     PGconn *db = PQconnectdb(conninfo);
     if (PQstatus(db) != CONNECTION_OK)
         fail_msg("%s: %s", conninfo, PQerrorMessage(db));
-    PQclear(PQexec(db, "SET client_min_messages = warning"));
+    PQclear(PQexec(db, "SET client_min_messages = warning; SET search_path = public"));
     return db;
 }
 
@@ -119,6 +135,8 @@ void postgres_database_make(postgres_databases *of, char ret_uri[POSTGRES_CONNIN
         db_run(db, "CREATE DATABASE suite");
         postgres_server_uri(of->server, "suite", uri);
         db_run_at(uri, compatible_sql);
+        if (of->hostile)
+            db_run_at(uri, evil_sql);
     }
     snprintf(name, sizeof name, "test_%d_%d", (int)getpid(), ++of->made);
     snprintf(sql, sizeof sql, "CREATE DATABASE %s TEMPLATE %s", name,

@@ -15,6 +15,7 @@
 typedef struct postgres_databases {
     postgres_server *server;
     int made;
+    bool hostile;    /* functions of the usual names stand in a schema evil */
     bool compatible; /* databases take what the suites write in SQLite's words */
 } postgres_databases;
 

@@ -21,7 +21,7 @@
 
 #define ANSWER_MS     200000 /* above the deadlines of the program itself */
 #define LINE_SIZE     1024
-#define ARGUMENTS_MAX (8 + 2 * POSTGRES_SETTINGS_MAX)
+#define ARGUMENTS_MAX (12 + 2 * POSTGRES_SETTINGS_MAX)
 #define NO_SERVER     3 /* the program's exit status */
 
 struct postgres_server {
@@ -96,6 +96,10 @@ static void start_program(const postgres_server_options *options, int to, int fr
         arguments[count++] = "--fsync";
     if (options && options->fresh)
         arguments[count++] = "--fresh";
+    if (options && options->locale) {
+        arguments[count++] = "--locale";
+        arguments[count++] = options->locale;
+    }
     for (size_t i = 0; options && i < POSTGRES_SETTINGS_MAX && options->settings[i]; i++) {
         arguments[count++] = "--set";
         arguments[count++] = options->settings[i];

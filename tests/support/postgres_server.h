@@ -18,8 +18,9 @@
 typedef struct postgres_server postgres_server;
 
 typedef struct postgres_server_options {
-    bool fsync; /* flush to disk: crash tests */
-    bool fresh; /* a system identifier of its own: takes 1 s more */
+    bool fsync;         /* flush to disk: crash tests */
+    const char *locale; /* "de_DE": it speaks that language */
+    bool fresh;         /* a system identifier of its own: takes 1 s more */
     const char *settings[POSTGRES_SETTINGS_MAX]; /* "name=value" */
 } postgres_server_options;
 
