@@ -127,7 +127,7 @@ static pr_status set_up(pr__sqlite_conn *conn, pr_error *err)
 {
     sqlite3_extended_result_codes(conn->db, 1);
     sqlite3_busy_handler(conn->db, busy_handler, conn);
-    TRY(exec(conn, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0", err));
+    TRY(exec(conn, PR__SQLITE_PRAGMAS, err));
     pr__sqlite_give_turns(conn->db);
     return PR_OK;
 }

@@ -21,6 +21,12 @@
 #define PR__SQLITE_BUSY_MS_DEFAULT 5000
 #define PR__SQLITE_BUSY_MS_MAX     (60LL * 60 * 1000)
 
+/* Of our connections and of those that hosts prepare. A log of writes that was checkpointed gives
+   its room back when it is begun anew, or its size would ask for a checkpoint for ever. */
+#define PR__SQLITE_PRAGMAS                                                                         \
+    "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = "       \
+    "1048576"
+
 typedef struct pr__sqlite_statement {
     const char *sql; /* the template's address; NULL = free */
     sqlite3_stmt *stmt;

@@ -47,7 +47,7 @@ static int64_t wal_size(const pr__sqlite_store *store)
 
 static const char SQL_LEASE[] =
     "INSERT INTO {p}_setting (name, value) VALUES ('checkpoint_until', ?1) ON CONFLICT (name) DO "
-    "UPDATE SET value = ?1 WHERE CAST(value AS INTEGER) <= ?2";
+    "UPDATE SET value = ?1 WHERE CAST(value AS INTEGER) NOT BETWEEN ?2 + 1 AND CAST(?1 AS INTEGER)";
 static const char SQL_RELEASE[] = "DELETE FROM {p}_setting WHERE name = 'checkpoint_until' AND "
                                   "value = ?1";
 

@@ -430,8 +430,7 @@ pr_status pr_sqlite_prepare(struct sqlite3 *db, int64_t busy_ms, pr_error *err)
     pr__sqlite_conn_borrow(conn, db, "");
     ((pr__sqlite_conn *)conn)->busy_ms = limit_ms;
     TRY(pr__sqlite_conn_use_wal(conn, err));
-    int code = sqlite3_exec(db, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0", NULL,
-                            NULL, NULL);
+    int code = sqlite3_exec(db, PR__SQLITE_PRAGMAS, NULL, NULL, NULL);
     if (code != SQLITE_OK)
         return pr__sqlite_fail(conn, code, err);
     pr__sqlite_give_turns(db);
