@@ -224,7 +224,7 @@ PR_API pr_transport *pr_transport_free(pr_transport *transport);
  * Receive deliveries.
  *
  * Shape   ret_deliveries[0..*ret_count), *ret_count <= max; 0 is success.
- * Owner   each delivery's message is borrowed until it is settled.
+ * Owner   each delivery's message is borrowed until it is settled, or until keep answers FENCED.
  * Errors  INVALID. BACKEND: what was in hand may be stale; call again. NOT_FOUND: a temporary
  *         subscription that expired; subscribe again.
  * Thread  the subscription's.

@@ -214,7 +214,9 @@ static void test_a_lost_lease_makes_its_items_stale(void **state)
     at.batch->slices[0].fenced = true;
     assert_int_equal(pr__holding_drop_fenced(&at.holding), 3);
     assert_int_equal(pr__holding_drop_fenced(&at.holding), 0);
+    assert_true(pr__holding_lent(&at.holding)); /* the first is with the consumer */
     assert_null(pr__holding_find(&at.holding, (uint64_t)5 << 32 | 1));
+    assert_false(pr__holding_lent(&at.holding));
     expect_out(&at, "");
     assert_true(pr__holding_complete(&at.holding));
     pr__holding_done(&at.holding);

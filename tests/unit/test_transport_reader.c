@@ -132,6 +132,36 @@ static unsigned number_of(const pr_delivery *delivery)
     return (unsigned)strtoul(text, NULL, 10);
 }
 
+/* A lease may be found lost while nothing is asked about it: the message stays readable until its
+   consumer is told. */
+static void test_a_lost_delivery_is_readable_until_it_is_told(void **state)
+{
+    world *at = *state;
+    pr_error err = PR_ERROR_INIT;
+    for (int told_by_keep = 0; told_by_keep < 2; told_by_keep++) {
+        pr_subscription *late = subscribe(at, "billing", 300, 0);
+        pr_subscription *rival = subscribe(at, "billing", 30000, 0);
+        send(at, "in/billing", NULL);
+        pr_delivery mine = receive_one(late);
+        pr_delivery taken = receive_one(rival);
+        pr_delivery none;
+        at->fenced = 0;
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(receive(late, 0, &none, 1), 0);
+        assert_int_equal(at->fenced, 1); /* it knows, and has settled nothing yet */
+        assert_int_equal(number_of(&mine), told_by_keep);
+        pr_status status = told_by_keep
+                               ? pr_subscription_keep(late, &err)
+                               : pr_subscription_settle(late, mine.tag, PR_VERDICT_ACK, 0, &err);
+        assert_int_equal(status, PR_E_FENCED);
+        pr_error_clear(&err);
+        ack(rival, taken.tag);
+        assert_int_equal(receive(late, 0, &none, 1), 0);
+        pr_subscription_free(late);
+        pr_subscription_free(rival);
+    }
+}
+
 static void test_keep_holds_a_lease_and_tells_when_it_is_lost(void **state)
 {
     world *at = *state;
@@ -416,6 +446,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_keep_holds_a_lease_and_tells_when_it_is_lost, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_late_settle_is_fenced, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_lost_delivery_is_readable_until_it_is_told, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_an_idle_subscription_writes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_slow_message_does_not_stop_the_others, setup,
                                         teardown),

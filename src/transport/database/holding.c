@@ -24,7 +24,8 @@ typedef enum item_state {
     ITEM_OUT,         /* with the consumer */
     ITEM_DECIDED,
     ITEM_PASSED, /* not to be handed out by this holding */
-    ITEM_STALE   /* somebody took it over */
+    ITEM_STALE,  /* somebody took it over */
+    ITEM_LENT    /* somebody took it over, and the consumer does not know it yet */
 } item_state;
 
 static const char *tenant_of(const pr_message *message)
@@ -173,6 +174,15 @@ bool pr__holding_complete(const pr__holding *holding)
     return pr__holding_open(holding) == 0;
 }
 
+bool pr__holding_lent(const pr__holding *holding)
+{
+    for (uint32_t i = 0; i < holding->batch->item_count; i++) {
+        if (holding->states[i] == ITEM_LENT)
+            return true;
+    }
+    return false;
+}
+
 static pr_delivery delivery_of(const pr__holding *holding, uint32_t i)
 {
     const pr__item *item = &holding->batch->items[i];
@@ -211,6 +221,8 @@ pr__item *pr__holding_find(pr__holding *holding, uint64_t tag)
     if (tag >> 32 != holding->generation || place == 0 || place > holding->batch->item_count)
         return NULL;
     uint8_t state = holding->states[place - 1];
+    if (state == ITEM_LENT)
+        holding->states[place - 1] = ITEM_STALE; /* whoever asks is told */
     if (state != ITEM_OUT && !(holding->settling && state == ITEM_DECIDED))
         return NULL;
     return &holding->batch->items[place - 1];
@@ -242,9 +254,9 @@ uint32_t pr__holding_drop_fenced(pr__holding *holding)
         const pr__item *item = &holding->batch->items[i];
         bool fenced =
             holding->batch->slices ? holding->batch->slices[item->slice].fenced : item->fenced;
-        if (!fenced || holding->states[i] == ITEM_STALE)
+        if (!fenced || holding->states[i] == ITEM_STALE || holding->states[i] == ITEM_LENT)
             continue;
-        holding->states[i] = ITEM_STALE;
+        holding->states[i] = holding->states[i] == ITEM_OUT ? ITEM_LENT : ITEM_STALE;
         stale++;
     }
     return stale;

@@ -28,12 +28,15 @@ void pr__holding_done(pr__holding *holding); /* frees the batch */
 /* How many items are with the consumer, or may still go there. */
 uint32_t pr__holding_open(const pr__holding *holding);
 bool pr__holding_complete(const pr__holding *holding); /* nothing is open */
+/* Does the consumer still read a message that was taken over, because nobody has told it? */
+bool pr__holding_lent(const pr__holding *holding);
 
 /* Hand out up to max items that may go now; of a key, one at a time, and none behind one that was
    not acknowledged. Returns how many. */
 uint32_t pr__holding_hand_out(pr__holding *holding, pr_delivery *ret_deliveries, uint32_t max);
 
-/* The item of a tag that is with the consumer, or NULL; in a settling holding, a decided one. */
+/* The item of a tag that is with the consumer, or NULL; in a settling holding, a decided one. One
+   that was taken over is lent no longer: the consumer is to be told that its tag is stale. */
 pr__item *pr__holding_find(pr__holding *holding, uint64_t tag);
 void pr__holding_decide(pr__holding *holding, pr__item *item, pr_verdict verdict,
                         int64_t requeue_delay_ms);

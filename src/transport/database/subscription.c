@@ -297,11 +297,17 @@ static pr_status promote(database_subscription *self, bool *ret_progress, pr_err
     return PR_OK;
 }
 
+/* The messages of a holding go with it, so nobody may be reading one. */
+static bool may_settle(const pr__holding *holding)
+{
+    return pr__holding_complete(holding) && !pr__holding_lent(holding);
+}
+
 /* Settle what is complete, then look wherever something may have come. */
 static pr_status advance(database_subscription *self, bool *ret_progress, pr_error *err)
 {
     for (uint32_t i = 0; i < self->holding_count;) {
-        if (!pr__holding_complete(&self->holdings[i])) {
+        if (!may_settle(&self->holdings[i])) {
             i++;
             continue;
         }
@@ -390,7 +396,7 @@ static pr_status database_settle(pr_subscription *subscription, uint64_t tag, pr
             continue;
         if (!holding->settling)
             pr__holding_decide(holding, item, verdict, requeue_delay_ms);
-        if (!pr__holding_complete(holding))
+        if (!may_settle(holding))
             return PR_OK;
         TRY(restore(self, err));
         bool fenced = false;
@@ -410,8 +416,9 @@ static pr_status keep_all(database_subscription *self, bool *ret_lost, pr_error 
     TRY(restore(self, err));
     TRY(keep_reader(self, err));
     TRY(renew_older(self, 4, ret_lost, err));
-    /* a settle that failed is tried again */
+    /* a settle that failed is tried again; what was lost is told, so that nobody reads it now */
     for (uint32_t i = self->holding_count; i-- > 0;) {
+        *ret_lost = *ret_lost || pr__holding_lent(&self->holdings[i]);
         if (pr__holding_complete(&self->holdings[i]))
             TRY(settle_holding(self, i, /* claim= */ false, NULL, NULL, err));
     }
