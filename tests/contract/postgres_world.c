@@ -173,6 +173,7 @@ const store_provider postgres_provider = {
     .name = "store on PostgreSQL",
     .kind = "postgres",
     .clock_given = false,
+    .text_checked = true,
     .begin = begin,
     .open = open_store,
     .pass_ms = pass,

@@ -103,10 +103,12 @@ static const struct {
      "{p}_audit) FROM {p}_inbox_parked WHERE message_id = 'm-1'",
      "1 00", "0 11"},
     {"cancel", do_cancel,
-     "SELECT count(*) || (SELECT count(*) FROM {p}_audit) FROM {p}_outbox_parked WHERE reader = 0",
+     "SELECT count(*) || '' || (SELECT count(*) FROM {p}_audit) FROM {p}_outbox_parked WHERE "
+     "reader = 0",
      "10", "01"},
     {"inbox_claim", do_claim,
-     "SELECT state || (lock_token IS NOT NULL) FROM {p}_inbox_parked WHERE message_id = 'm-2'",
+     "SELECT state || CASE WHEN lock_token IS NULL THEN 0 ELSE 1 END FROM {p}_inbox_parked "
+     "WHERE message_id = 'm-2'",
      "failed0", "processing1"},
 };
 

@@ -11,7 +11,7 @@
 
 #define VIEWED_IDS                                                                                 \
     "SELECT coalesce(group_concat(message_id), '') FROM (SELECT message_id FROM {p}_outbox_state " \
-    "WHERE reader = 1 AND state = '%s' ORDER BY log_id)"
+    "WHERE reader = 1 AND state = '%s' ORDER BY log_id) AS t"
 
 /* One message at least in each state of the outbox. */
 static void fill_outbox(store_fixture *fix)
@@ -167,7 +167,7 @@ void case_lists_are_those_of_the_view(void **state)
     any.limit = 4;
     check_sql(fix,
               "SELECT group_concat(message_id) FROM (SELECT message_id FROM {p}_outbox_state "
-              "WHERE reader = 1 ORDER BY state = 'delayed', log_id)",
+              "WHERE reader = 1 ORDER BY state = 'delayed', log_id) AS t",
               listed(fix, &any, ids), "any");
 }
 
@@ -400,9 +400,16 @@ void case_one_unreadable_row_costs_one_row_of_a_list(void **state)
         post(fix, NULL, DESTINATION);
     park_at(fix, "billing", "m-1", NULL, PR_STATE_DEAD);
     park_at(fix, "billing", "m-2", NULL, PR_STATE_DEAD);
-    run_sql(fix, "UPDATE {p}_outbox SET source = CAST(x'41ff' AS TEXT) WHERE id IN (2, 5)");
-    run_sql(fix, "UPDATE {p}_outbox_parked SET source = CAST(x'41ff' AS TEXT) WHERE log_id = 2");
-    run_sql(fix, "UPDATE {p}_inbox_parked SET source = CAST(x'41ff' AS TEXT) WHERE place = 1");
+    const int bad = fix->provider->text_checked ? 0 : 1; /* rows of the log that can be so */
+    if (bad) {
+        run_sql(fix, "UPDATE {p}_outbox SET source = CAST(x'41ff' AS TEXT) WHERE id IN (2, 5)");
+        run_sql(fix,
+                "UPDATE {p}_outbox_parked SET source = CAST(x'41ff' AS TEXT) WHERE log_id = 2");
+        run_sql(fix, "UPDATE {p}_inbox_parked SET source = CAST(x'41ff' AS TEXT) WHERE place = 1");
+    } else { /* one that came so is kept without the text */
+        run_sql(fix, "UPDATE {p}_inbox_parked SET unreadable = 'source is not valid UTF-8' "
+                     "WHERE place = 1");
+    }
     const struct {
         const char *label;
         pr_box box;
@@ -410,11 +417,11 @@ void case_one_unreadable_row_costs_one_row_of_a_list(void **state)
         uint32_t rows;
         int unreadable;
     } cases[] = {
-        {"dead", PR_BOX_OUTBOX, PR_STATE_DEAD, 3, 1},
-        {"pending", PR_BOX_OUTBOX, PR_STATE_PENDING, 3, 1},
-        {"any", PR_BOX_OUTBOX, 0, 6, 2},
+        {"dead", PR_BOX_OUTBOX, PR_STATE_DEAD, 3, bad},
+        {"pending", PR_BOX_OUTBOX, PR_STATE_PENDING, 3, bad},
+        {"any", PR_BOX_OUTBOX, 0, 6, 2 * bad},
         {"inbox", PR_BOX_INBOX, PR_STATE_DEAD, 2, 1},
-        {"both", PR_BOX_BOTH, PR_STATE_DEAD, 5, 2},
+        {"both", PR_BOX_BOTH, PR_STATE_DEAD, 5, 1 + bad},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         int unreadable = 0;

@@ -19,9 +19,10 @@ typedef struct store_settings {
 } store_settings;
 
 typedef struct store_provider {
-    const char *name; /* of the suite's run, such as "store on SQLite" */
-    const char *kind; /* ops->name of the store that must really be in use */
-    bool clock_given; /* leases go by the clock of the settings */
+    const char *name;  /* of the suite's run, such as "store on SQLite" */
+    const char *kind;  /* ops->name of the store that must really be in use */
+    bool clock_given;  /* leases go by the clock of the settings */
+    bool text_checked; /* the database itself refuses text that is not UTF-8 */
 
     /* A database of its own for each case, with the schema in it; opt NULL = defaults. */
     pr_status (*begin)(const pr_migrate_options *opt, void **ret_world, pr_error *err);

@@ -65,7 +65,10 @@ void case_redrive_of_a_dead_one_makes_it_pending(void **state)
     assert_string_equal(after.body, "{\"a\":1}");
     check_sql(fix, "SELECT state FROM {p}_outbox_state", "pending", "the view");
     check_sql(fix, AUDITED, "ada redrive mended 1", "audit");
-    check_sql(fix, "SELECT instr(subject, message_id) > 0 FROM {p}_audit, {p}_outbox", "1", "whom");
+    check_sql(
+        fix,
+        "SELECT count(*) FROM {p}_audit, {p}_outbox WHERE subject LIKE '%' || message_id || '%'",
+        "1", "whom");
     assert_int_equal(fix->observed[PR_OBSERVE_REDRIVEN], 1);
     check_redrive_refused(fix, &opt, PR_E_STATE, "not dead", "again");
     assert_int_equal(settle_pending(fix, PR__RESULT_PUBLISHED, 0), 0); /* never by the log again */
@@ -207,7 +210,7 @@ void case_what_is_older_than_the_inbox_remembers_needs_force(void **state)
     assert_int_equal(redrive(fix, &opt, "forced"), 1);
     assert_int_equal(show(fix, old.id).record.state, PR_STATE_PENDING);
     check_sql(fix,
-              "SELECT json_extract(subject, '$.forced') FROM {p}_audit ORDER BY id DESC LIMIT 1",
+              "SELECT subject LIKE '%\"forced\":true%' FROM {p}_audit ORDER BY id DESC LIMIT 1",
               "1", "audit");
 }
 

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "store/postgres/inbox.h"
+#include "store/postgres/operations.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/value.h"
 
@@ -175,6 +176,14 @@ static const pr__store_ops OPS = {
     .inbox_due = pr__pg_inbox_due,
     .inbox_release = pr__pg_inbox_release,
     .inbox_renew = pr__pg_inbox_renew,
+    .status = pr__pg_status,
+    .list = pr__pg_list,
+    .show = pr__pg_show,
+    .redrive = pr__pg_redrive,
+    .discard = pr__pg_discard,
+    .cancel = pr__pg_cancel,
+    .blocker = pr__pg_blocker,
+    .place = pr__pg_place,
     .now = store_now,
 };
 
