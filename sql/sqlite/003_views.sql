@@ -23,9 +23,11 @@ SELECT s.reader, o.id AS log_id, o.lane, o.message_id, o.type, o.destination,
             WHEN o.id BETWEEN j.low AND j.pos AND o.id IN (SELECT value FROM json_each(j.ids))
             THEN j.lease_until END AS locked_until,
        p.last_error, o.occurred_at
+-- CROSS JOIN fixes the order of the loops: the journal is looked up for each message. Left to itself
+-- SQLite goes through the whole journal, and through a lane for each of its rows.
 FROM {p}_subscription AS s
-JOIN {p}_outbox AS o ON o.id > s.start_id
-JOIN {p}_outbox_claim AS j ON j.reader = s.reader AND j.lane = o.lane
+CROSS JOIN {p}_outbox AS o ON o.id > s.start_id
+CROSS JOIN {p}_outbox_claim AS j ON j.reader = s.reader AND j.lane = o.lane
     AND j.seq = (SELECT max(seq) FROM {p}_outbox_claim WHERE reader = s.reader AND lane = o.lane)
 LEFT JOIN {p}_outbox_parked AS p ON p.reader = s.reader AND p.log_id = o.id
 WHERE CASE WHEN s.reader = 1
