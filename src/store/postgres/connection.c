@@ -56,9 +56,10 @@ static int see_result(PGEventId id, void *info, void *user)
     if (id != PGEVT_RESULTCREATE || !conn->watching)
         return 1;
     const char *tag = PQcmdStatus(((PGEventResultCreate *)info)->result);
-    if (pr__text_equal(tag, "COMMIT") || pr__text_equal(tag, "BEGIN") ||
-        pr__text_equal(tag, "START TRANSACTION") || pr__text_equal(tag, "PREPARE TRANSACTION"))
-        conn->ended = true;
+    if (pr__text_equal(tag, "COMMIT") || pr__text_equal(tag, "PREPARE TRANSACTION"))
+        conn->committed = true;
+    if (pr__text_equal(tag, "BEGIN") || pr__text_equal(tag, "START TRANSACTION"))
+        conn->begun = true;
     return 1;
 }
 
@@ -549,7 +550,8 @@ pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *e
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err)
 {
     TRY(begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, err));
-    conn->ended = false;
+    conn->committed = false;
+    conn->begun = false;
     conn->watching = true;
     return PR_OK;
 }

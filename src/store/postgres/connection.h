@@ -36,7 +36,8 @@ typedef struct pr__pg_conn {
     bool borrowed;       /* pg is the host's */
     bool named;          /* named statements are used */
     bool watching;       /* a unit of ours is open: */
-    bool ended;          /* other code has committed it, or begun another transaction */
+    bool committed;      /* other code has committed it */
+    bool begun;          /* other code has begun another transaction in its place */
     bool aborted;        /* a borrowed connection gave no answer: it is not used again */
     uint64_t generation; /* counts connections: what was known of another one is old */
     uint32_t statement_count;

@@ -77,8 +77,9 @@ static const char SQL_INBOX[] =
     "($14 IS NULL OR (t.occurred_at, " box "::int8, t.place) > ($14, $15, $16))"
 static const char SQL_BOTH[] =
     "(" PR__PG_RECORD_PARKED
-    "WHERE ($2 = 0 OR t.reader = $2) AND t.reader <> 0 AND $11 IS NULL AND " IN_STATE " AND "
-    MATCHES " AND " BEHIND("1") " ORDER BY t.occurred_at, t.place LIMIT $8) UNION ALL (" PR__PG_RECORD_INBOX
+    "WHERE ($2 = 0 OR t.reader = $2) AND t.reader <> 0 AND $11 IS NULL AND "
+    IN_STATE " AND " MATCHES " AND " BEHIND("1")
+    " ORDER BY t.occurred_at, t.place LIMIT $8) UNION ALL (" PR__PG_RECORD_INBOX
     "WHERE ($11 IS NULL OR t.consumer = $11) AND " IN_STATE " AND " MATCHES " AND " BEHIND("2")
     " ORDER BY t.occurred_at, t.place LIMIT $8) ORDER BY occurred_at, box, place LIMIT $8";
 /* clang-format on */

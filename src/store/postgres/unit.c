@@ -22,26 +22,32 @@
 #define ORIGIN          "postgres.unit"
 #define RESOLVE_WAIT_US 20000 /* between two looks at a transaction that is still in progress */
 
+/* What has become of a transaction that is not live any more. */
+static const char *ended_text(const pr__pg_unit *unit, PGTransactionStatusType state)
+{
+    if (state == PQTRANS_UNKNOWN)
+        return "the connection was lost: nothing of the unit was committed";
+    if (unit->conn->committed)
+        return "the unit's transaction was committed by other code: use the unit's commit only";
+    if (state == PQTRANS_INERROR)
+        return "the transaction was aborted by an error before: roll it back";
+    if (state == PQTRANS_ACTIVE)
+        return "a statement of other code is running on the connection: finish it first";
+    if (unit->base.joined)
+        return "no transaction is open on the host's connection: begin one, then join it";
+    return "the unit's transaction was rolled back by other code: use the unit's rollback only";
+}
+
 pr_status pr__pg_unit_live(pr_unit *base, pr_error *err)
 {
     pr__pg_unit *unit = pr__pg_unit_of(base);
-    const char *text = base->joined ? "no transaction is open on the host's connection: begin one, "
-                                      "then join it"
-                                    : "the unit's transaction was ended by other code: use the "
-                                      "unit's commit or rollback only";
-    PGTransactionStatusType state = unit->conn->pg && !unit->conn->aborted
-                                        ? PQtransactionStatus(unit->conn->pg)
-                                        : PQTRANS_UNKNOWN;
-    if (state == PQTRANS_INTRANS && !unit->conn->ended)
+    const pr__pg_conn *conn = unit->conn;
+    PGTransactionStatusType state =
+        conn->pg && !conn->aborted ? PQtransactionStatus(conn->pg) : PQTRANS_UNKNOWN;
+    if (state == PQTRANS_INTRANS && !conn->committed && !conn->begun)
         return PR_OK;
     base->rollback_only = true;
-    if (state == PQTRANS_INERROR)
-        text = "the transaction was aborted by an error before: roll it back";
-    if (state == PQTRANS_UNKNOWN)
-        text = "the connection was lost: nothing of the unit was committed";
-    if (state == PQTRANS_ACTIVE)
-        text = "a statement of other code is running on the connection: finish it first";
-    return pr__fail(err, PR_E_STATE, ORIGIN, "%s", text);
+    return pr__fail(err, PR_E_STATE, ORIGIN, "%s", ended_text(unit, state));
 }
 
 pr_status pr__pg_unit_status(pr_unit *base, pr_status status)
@@ -121,8 +127,9 @@ static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, int64_t *ret_xid, 
 /* Of a transaction that is not live nothing is committed. */
 static pr_status commit_dead(pr__pg_unit *unit, pr_outcome *ret_outcome, pr_status status)
 {
-    bool ended = unit->conn->ended ||
-                 (unit->conn->pg && PQtransactionStatus(unit->conn->pg) == PQTRANS_IDLE);
+    const pr__pg_conn *conn = unit->conn;
+    bool ended = conn->committed || conn->begun ||
+                 (conn->pg && PQtransactionStatus(conn->pg) == PQTRANS_IDLE);
     *ret_outcome = ended ? PR_OUTCOME_UNKNOWN : PR_OUTCOME_NOT_COMMITTED;
     finish(unit);
     pr__pg_rollback(unit->conn);
