@@ -25,7 +25,7 @@
 
 #define PR__RELAY_WORKS        3   /* batches in hand at most; they share batch_bytes_max */
 #define PR__RELAY_OUTCOMES_MAX 256 /* outcomes a poll */
-#define PR__RELAY_KILLERS_MAX  64  /* parked messages that are remembered as suspects */
+#define PR__RELAY_KILLERS_MAX  64  /* messages that were charged as suspects: remembered */
 
 /* One transport, as the relay sees it. */
 typedef struct pr__relay_transport {
@@ -105,7 +105,6 @@ struct pr_relay {
     uint64_t served_mark; /* counts confirmations */
     pr__relay_served served[2];
     int64_t killers[PR__RELAY_KILLERS_MAX]; /* log ids; 0 = free */
-    uint32_t killer_suspicion[PR__RELAY_KILLERS_MAX];
     uint32_t killer_next;
 
     /* run-once */
@@ -175,8 +174,9 @@ void pr__relay_sort_out(pr_relay *relay, pr__work *work);
 bool pr__relay_put_off(pr_relay *relay, pr__work *work, uint32_t index, int64_t delay_ms,
                        const char *why, int64_t now_us);
 pr_status pr__relay_count_lane(pr_relay *relay, uint32_t lane, pr_error *err);
-uint32_t pr__relay_killer(const pr_relay *relay, int64_t log_id);
-void pr__relay_killer_set(pr_relay *relay, int64_t log_id, uint32_t suspicion);
+/* Was it charged for the connections that it closed? Then its retries go alone from the start. */
+bool pr__relay_killer(const pr_relay *relay, int64_t log_id);
+void pr__relay_killer_add(pr_relay *relay, int64_t log_id);
 
 /* ---- relay_loop.c ---- */
 

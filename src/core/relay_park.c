@@ -151,24 +151,19 @@ pr_status pr__relay_count_lane(pr_relay *relay, uint32_t lane, pr_error *err)
     return PR_OK;
 }
 
-uint32_t pr__relay_killer(const pr_relay *relay, int64_t log_id)
+bool pr__relay_killer(const pr_relay *relay, int64_t log_id)
 {
     for (uint32_t i = 0; i < PR__RELAY_KILLERS_MAX; i++) {
         if (relay->killers[i] == log_id)
-            return relay->killer_suspicion[i];
+            return true;
     }
-    return 0;
+    return false;
 }
 
-void pr__relay_killer_set(pr_relay *relay, int64_t log_id, uint32_t suspicion)
+void pr__relay_killer_add(pr_relay *relay, int64_t log_id)
 {
-    uint32_t at = relay->killer_next;
-    for (uint32_t i = 0; i < PR__RELAY_KILLERS_MAX; i++) {
-        if (relay->killers[i] == log_id)
-            at = i;
-    }
-    if (at == relay->killer_next)
-        relay->killer_next = (relay->killer_next + 1) % PR__RELAY_KILLERS_MAX;
-    relay->killers[at] = log_id;
-    relay->killer_suspicion[at] = suspicion;
+    if (pr__relay_killer(relay, log_id))
+        return;
+    relay->killers[relay->killer_next] = log_id;
+    relay->killer_next = (relay->killer_next + 1) % PR__RELAY_KILLERS_MAX;
 }

@@ -119,8 +119,11 @@ static void adopt(pr_relay *relay, pr__work *work, pr__batch *batch, int64_t bef
     for (uint32_t i = 0; i < batch->slice_count; i++)
         takeovers += batch->slices[i].takeover;
     if (!batch->slices) {
-        for (uint32_t i = 0; i < batch->item_count; i++)
-            batch->items[i].suspicion += pr__relay_killer(relay, batch->items[i].log_id);
+        for (uint32_t i = 0; i < batch->item_count; i++) {
+            pr__item *item = &batch->items[i];
+            if (item->suspicion == 0 && pr__relay_killer(relay, item->log_id))
+                item->suspicion = 1;
+        }
     } else {
         relay->once_claimed += batch->item_count;
     }

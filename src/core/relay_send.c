@@ -436,8 +436,6 @@ static void lost(pr_relay *relay, pr__work *work, pr__relay_transport *transport
     if (suspect) {
         if (item->suspicion < UINT32_MAX)
             item->suspicion++;
-        if (!work->batch->slices)
-            pr__relay_killer_set(relay, item->log_id, item->suspicion);
         if (alone)
             transport->served = false;
     } else if (transport->up) {
@@ -450,6 +448,7 @@ static void lost(pr_relay *relay, pr__work *work, pr__relay_transport *transport
         pr__format(text, sizeof text,
                    "lost %u times, twice alone, while the transport serves others: %s",
                    item->suspicion, reason);
+        pr__relay_killer_add(relay, item->log_id);
         pr__relay_message_failed(relay, work, index, text);
         return;
     }

@@ -376,6 +376,7 @@ static void park(sim_world *world, sim_row *row, const pr__item *item, pr_state 
     row->next_at_us = world->now_us + item->retry_delay_ms * 1000;
     row->locked_until_us = 0;
     row->takeovers = 0;
+    row->suspicion = item->result == PR__RESULT_LOST ? item->suspicion : 0; /* as stores do */
     pr__format(row->error, sizeof row->error, "%s", item->error ? item->error : "");
     report->failed += state == PR_STATE_FAILED && charged;
     report->deferred += state == PR_STATE_FAILED && !charged;
@@ -410,9 +411,8 @@ static bool apply(sim_world *world, sim_row *row, const pr__item *item, bool par
         park(world, row, item, PR_STATE_HELD, false, report);
         return false;
     case PR__RESULT_LOST:
-        row->suspicion = item->suspicion;
         if (!parked)
-            return true;
+            break;
         park(world, row, item, PR_STATE_FAILED, false, report);
         report->deferred--;
         report->rest++;

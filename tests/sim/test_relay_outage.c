@@ -317,6 +317,39 @@ static void test_killer(void **state)
     sim_bench_free(bench);
 }
 
+/* The first time it is refused; from then on its send kills the connection. */
+static void refuse_then_kill(sim_transport *transport, const sim_row *row, sim_fate *ret_fate)
+{
+    if (strcmp(row->destination, AT("kill")) != 0)
+        return;
+    sim_row *own = &transport->world->rows[row->id - 1];
+    own->refused += row->submitted == 0;
+    ret_fate->outcome = PR_SUBMIT_REFUSED;
+    ret_fate->kills = row->submitted > 0;
+}
+
+/* One that is parked already is found the same way: each charge takes two losses alone, and after
+   the first charge it goes alone from the start. */
+static void test_killer_parked(void **state)
+{
+    (void)state;
+    sim_bench *bench = bench_of((pr_relay_options){.retry_max = 5, .backoff_initial_ms = 50}, 1);
+    bench->transport.decide = refuse_then_kill;
+    sim_row *killer = sim_add(bench->world, "k", AT("kill"));
+    uint32_t submitted[4] = {0};
+    for (int i = 0; i < 400 && killer->attempts < 3; i++) {
+        sim_add(bench->world, "", OK); /* the transport serves others meanwhile */
+        bench->store.changed = true;
+        sim_run_for(bench->world, bench->relay, MS(100));
+        submitted[killer->attempts] = killer->submitted;
+    }
+    assert_int_equal(killer->attempts, 3);
+    assert_in_range(submitted[2], 4, 8);            /* refused, lost in company, lost alone twice */
+    assert_in_range(killer->lost_as_killer, 5, 12); /* and twice more for the third charge */
+    assert_non_null(strstr(killer->error, "twice alone"));
+    sim_bench_free(bench);
+}
+
 /* With nobody else served there is no telling it from an outage: it is not charged. */
 static void test_killer_alone(void **state)
 {
@@ -360,12 +393,13 @@ static void test_submit_refuses_content(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_transport),       cmocka_unit_test(test_open_backoff),
-        cmocka_unit_test(test_connection_lost),      cmocka_unit_test(test_one_of_two),
-        cmocka_unit_test(test_skip_ignored),         cmocka_unit_test(test_breaker),
-        cmocka_unit_test(test_breaker_closes),       cmocka_unit_test(test_answers_open_nothing),
-        cmocka_unit_test(test_hang_delays_no_other), cmocka_unit_test(test_killer),
-        cmocka_unit_test(test_killer_alone),         cmocka_unit_test(test_submit_refuses_content),
+        cmocka_unit_test(test_only_transport),         cmocka_unit_test(test_open_backoff),
+        cmocka_unit_test(test_connection_lost),        cmocka_unit_test(test_one_of_two),
+        cmocka_unit_test(test_skip_ignored),           cmocka_unit_test(test_breaker),
+        cmocka_unit_test(test_breaker_closes),         cmocka_unit_test(test_answers_open_nothing),
+        cmocka_unit_test(test_hang_delays_no_other),   cmocka_unit_test(test_killer),
+        cmocka_unit_test(test_killer_parked),          cmocka_unit_test(test_killer_alone),
+        cmocka_unit_test(test_submit_refuses_content),
     };
     return RUN_TESTS(tests);
 }
