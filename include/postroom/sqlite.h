@@ -42,7 +42,7 @@ PR_API PR_MUST_CHECK pr_status pr_sqlite_store_open(const pr_sqlite_options *opt
 
 /**
  * Set the host's own connection up as the store's: WAL, synchronous=FULL, busy handler, checkpoints
- * left to the relay.
+ * left to relays and endpoints.
  *
  * Shape   after a commit on db, a relay that waits to write is let through, for 20 ms at most.
  * Owner   db stays the host's; its busy handler and WAL hook are ours from now on.
