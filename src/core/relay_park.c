@@ -42,7 +42,7 @@ void pr__relay_message_dead(pr__work *work, uint32_t index, const char *text)
 bool pr__relay_expired(const pr__work *work, uint32_t index, int64_t now_us)
 {
     int64_t expires_at_us = work->batch->items[index].message.expires_at_us;
-    return expires_at_us > 0 &&
+    return expires_at_us != 0 &&
            expires_at_us <= work->batch->claimed_at_us + (now_us - work->claimed_at_us);
 }
 

@@ -265,17 +265,20 @@ static void test_expired(void **state)
         const char *label;
         int64_t host_offset_us, expires_in_us;
         bool sent;
+        int64_t expires_at_us; /* instead, unless it is 0 */
     } cases[] = {
-        {"not yet", 0, SECONDS(10), true},
-        {"passed", 0, -1, false},
-        {"the host's clock is an hour ahead", SECONDS(3600), SECONDS(10), true},
-        {"the host's clock is an hour behind", -SECONDS(3600), -1, false},
+        {"not yet", 0, SECONDS(10), true, 0},
+        {"passed", 0, -1, false, 0},
+        {"passed before 1970", 0, 0, false, -1},
+        {"the host's clock is an hour ahead", SECONDS(3600), SECONDS(10), true, 0},
+        {"the host's clock is an hour behind", -SECONDS(3600), -1, false, 0},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         sim_bench *bench = bench_of((pr_relay_options){0});
         bench->world->wall_offset_us = cases[i].host_offset_us;
         sim_row *row = sim_add(bench->world, "", OK);
-        row->expires_at_us = bench->world->now_us + cases[i].expires_in_us;
+        row->expires_at_us = cases[i].expires_at_us ? cases[i].expires_at_us
+                                                    : bench->world->now_us + cases[i].expires_in_us;
         sim_run_for(bench->world, bench->relay, SECONDS(1));
         CHECK_CASE((row->submitted == 1) == cases[i].sent, cases[i].label);
         CHECK_CASE(cases[i].sent || (row->state == PR_STATE_DEAD && row->attempts == 0),
