@@ -90,7 +90,9 @@ CREATE INDEX {p}_outbox_by_message_id ON {p}_outbox (message_id);
 CREATE TABLE {p}_subscription (
     reader       INTEGER PRIMARY KEY AUTOINCREMENT,
     name         TEXT NOT NULL UNIQUE,
-    destinations TEXT NOT NULL,      -- JSON array of exact addresses, sorted; the relay: []
+    destinations TEXT NOT NULL       -- JSON array of exact addresses, sorted; the relay: []
+        CONSTRAINT destinations_is_a_json_array CHECK (
+            CASE WHEN json_valid(destinations) THEN json_type(destinations) = 'array' ELSE 0 END),
     order_policy TEXT NOT NULL CHECK (order_policy IN ('hold', 'skip', 'halt')),
     temporary    INTEGER NOT NULL CHECK (temporary IN (0, 1)),
     expiry_ms    INTEGER,
@@ -108,16 +110,32 @@ VALUES (1, '$relay', '[]', '{order}', 0, NULL, NULL, 0, CAST(strftime('%s', 'now
 CREATE TABLE {p}_outbox_claim (
     reader      INTEGER NOT NULL,
     lane        INTEGER NOT NULL,
-    seq         INTEGER NOT NULL,
+    seq         INTEGER NOT NULL
+        CONSTRAINT seq_is_0_or_more_with_room_above CHECK (
+            seq BETWEEN 0 AND 4611686018427387904),
     kind        TEXT NOT NULL CHECK (kind IN ('claim', 'settle', 'renew', 'release')),
     token       TEXT NOT NULL,     -- of the open slice, or of the one that was settled
     owner       TEXT NOT NULL,     -- who, for people; not an identity
-    pos         INTEGER NOT NULL,  -- ids up to here were passed
+    pos         INTEGER NOT NULL   -- ids up to here were passed
+        CONSTRAINT pos_is_0_or_more CHECK (pos >= 0),
     low         INTEGER NOT NULL,  -- ids below are neither open nor in rest
-    ids         TEXT NOT NULL,     -- JSON array: the open slice
-    rest        TEXT NOT NULL,     -- JSON array: claimed before, neither published nor parked
-    suspects    TEXT NOT NULL,     -- JSON object: id -> times lost
-    attempt     INTEGER NOT NULL,  -- takeovers without a settle
+    ids         TEXT NOT NULL      -- JSON array: the open slice
+        CONSTRAINT ids_is_a_json_array CHECK (
+            CASE WHEN ids = '[]' THEN 1
+                 WHEN json_valid(ids) THEN json_type(ids) = 'array'
+                 ELSE 0 END),
+    rest        TEXT NOT NULL      -- JSON array: claimed before, neither published nor parked
+        CONSTRAINT rest_is_a_json_array CHECK (
+            CASE WHEN rest = '[]' THEN 1
+                 WHEN json_valid(rest) THEN json_type(rest) = 'array'
+                 ELSE 0 END),
+    suspects    TEXT NOT NULL      -- JSON object: id -> times lost
+        CONSTRAINT suspects_is_a_json_object CHECK (
+            CASE WHEN suspects = '{}' THEN 1
+                 WHEN json_valid(suspects) THEN json_type(suspects) = 'object'
+                 ELSE 0 END),
+    attempt     INTEGER NOT NULL   -- takeovers without a settle
+        CONSTRAINT attempt_is_0_or_more CHECK (attempt BETWEEN 0 AND 4294967295),
     lease_until INTEGER NOT NULL,  -- 0 when no slice is open
     acked       INTEGER NOT NULL,  -- running count: published or parked
     passed      INTEGER NOT NULL,  -- running count: not this reader's
@@ -185,9 +203,12 @@ CREATE TABLE {p}_outbox_parked (
     state           TEXT NOT NULL
         CHECK (state IN ('delayed', 'failed', 'held', 'processing', 'dead')),
     resume_state    TEXT CHECK (resume_state IN ('failed', 'held')),  -- what a processing one was
-    attempts        INTEGER NOT NULL DEFAULT 0,
-    takeovers       INTEGER NOT NULL DEFAULT 0,
-    suspicion       INTEGER NOT NULL DEFAULT 0,  -- times lost while it may have closed the connection
+    attempts        INTEGER NOT NULL DEFAULT 0
+        CONSTRAINT attempts_is_0_or_more CHECK (attempts BETWEEN 0 AND 4294967295),
+    takeovers       INTEGER NOT NULL DEFAULT 0
+        CONSTRAINT takeovers_is_0_or_more CHECK (takeovers BETWEEN 0 AND 4294967295),
+    suspicion       INTEGER NOT NULL DEFAULT 0   -- times lost while it may have closed the connection
+        CONSTRAINT suspicion_is_0_or_more CHECK (suspicion BETWEEN 0 AND 4294967295),
     deferred        INTEGER NOT NULL DEFAULT 0 CHECK (deferred IN (0, 1)),  -- its destination is down
     next_attempt_at INTEGER NOT NULL,
     lock_token      TEXT,
@@ -198,7 +219,12 @@ CREATE TABLE {p}_outbox_parked (
     operator_hold   INTEGER NOT NULL DEFAULT 0 CHECK (operator_hold IN (0, 1)),
     parked_at       INTEGER NOT NULL,
     redriven_at     INTEGER,
-    UNIQUE (reader, log_id)
+    UNIQUE (reader, log_id),
+    -- what contradicts these would stand here for ever: no claim would find it
+    CONSTRAINT delayed_is_for_reader_0 CHECK (state <> 'delayed' OR reader = 0),
+    CONSTRAINT held_has_a_key CHECK (state <> 'held' OR key IS NOT NULL),
+    CONSTRAINT processing_has_a_token_and_a_lease CHECK (
+        state <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
 ) STRICT;
 
 CREATE INDEX {p}_outbox_parked_by_key

@@ -36,8 +36,10 @@ CREATE TABLE {p}_inbox_parked (
     expires_at      INTEGER,
     state           TEXT NOT NULL CHECK (state IN ('failed', 'held', 'processing', 'dead')),
     resume_state    TEXT CHECK (resume_state IN ('failed', 'held')),  -- what a processing one was
-    attempts        INTEGER NOT NULL DEFAULT 0,
-    takeovers       INTEGER NOT NULL DEFAULT 0,
+    attempts        INTEGER NOT NULL DEFAULT 0
+        CONSTRAINT attempts_is_0_or_more CHECK (attempts BETWEEN 0 AND 4294967295),
+    takeovers       INTEGER NOT NULL DEFAULT 0
+        CONSTRAINT takeovers_is_0_or_more CHECK (takeovers BETWEEN 0 AND 4294967295),
     next_attempt_at INTEGER NOT NULL,
     lock_token      TEXT,
     locked_until    INTEGER,
@@ -47,7 +49,10 @@ CREATE TABLE {p}_inbox_parked (
     operator_hold   INTEGER NOT NULL DEFAULT 0 CHECK (operator_hold IN (0, 1)),
     parked_at       INTEGER NOT NULL,
     redriven_at     INTEGER,
-    UNIQUE (tenant, consumer, message_id)
+    UNIQUE (tenant, consumer, message_id),
+    -- what contradicts this would stand here for ever: no claim would find it
+    CONSTRAINT processing_has_a_token_and_a_lease CHECK (
+        state <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
 ) STRICT;
 
 CREATE INDEX {p}_inbox_parked_by_key

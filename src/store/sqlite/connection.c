@@ -287,6 +287,17 @@ pr_status pr__sqlite_run(pr__sqlite_conn *conn, const char *sql, int64_t *ret_ch
     return PR_OK;
 }
 
+pr_status pr__sqlite_wrote_one(const pr__sqlite_conn *conn, int64_t changes, const char *table,
+                               pr_error *err)
+{
+    if (changes == 1)
+        return PR_OK;
+    return pr__fail(err, PR_E_BACKEND, ORIGIN,
+                    "a row of '%s_%s' was swallowed without an error: look for a trigger on it, "
+                    "and drop that",
+                    conn->prefix, table);
+}
+
 pr_status pr__sqlite_int(pr__sqlite_conn *conn, const char *sql, int64_t *ret_value,
                          bool *ret_found, pr_error *err, const char *format, ...)
 {

@@ -83,6 +83,10 @@ pr_status pr__sqlite_query(pr__sqlite_conn *conn, const char *sql, sqlite3_stmt 
 pr_status pr__sqlite_run(pr__sqlite_conn *conn, const char *sql, int64_t *ret_changes,
                          pr_error *err, const char *format, ...);
 /* One integer of one row; *ret_found (may be NULL) false: no row, or null. */
+/* One row must have been written: a trigger of other hands can refuse a row without an error.
+   table: the base name behind the prefix. Errors: BACKEND. */
+pr_status pr__sqlite_wrote_one(const pr__sqlite_conn *conn, int64_t changes, const char *table,
+                               pr_error *err);
 pr_status pr__sqlite_int(pr__sqlite_conn *conn, const char *sql, int64_t *ret_value,
                          bool *ret_found, pr_error *err, const char *format, ...);
 /* Step; *ret_row false at the end. */

@@ -32,8 +32,11 @@ static pr_status promote_due(pr__sqlite_store *store, uint32_t max, int64_t now,
         TRY(pr__sqlite_int(conn, SQL_DUE, &place, &found, err, "i", now));
         if (!found)
             return PR_OK;
-        TRY(pr__sqlite_run(conn, SQL_INSERT, NULL, err, "i", place));
-        TRY(pr__sqlite_run(conn, SQL_DELETE, NULL, err, "i", place));
+        int64_t changes = 0;
+        TRY(pr__sqlite_run(conn, SQL_INSERT, &changes, err, "i", place));
+        TRY(pr__sqlite_wrote_one(conn, changes, "outbox", err));
+        TRY(pr__sqlite_run(conn, SQL_DELETE, &changes, err, "i", place));
+        TRY(pr__sqlite_wrote_one(conn, changes, "outbox_parked", err));
     }
     return PR_OK;
 }

@@ -321,7 +321,14 @@ static pr_status park_row(pr__sqlite_conn *conn, const pr__inbox_key *key,
     TRY(bind_park(conn, stmt, key, &fitted, park, &columns, now_us, err));
     TRY(pr__sqlite_step(conn, stmt, &row, err));
     *ret_inserted = sqlite3_changes64(conn->db) == 1;
-    return PR_OK;
+    if (*ret_inserted)
+        return PR_OK;
+    bool found = false; /* whoever takes it for parked acks it: then a copy must stand */
+    pr__sqlite_reset(stmt);
+    TRY(pr__sqlite_query(conn, sql_find, &stmt, err, "ttt", tenant_of(key), key->consumer,
+                         key->message_id));
+    TRY(pr__sqlite_step(conn, stmt, &found, err));
+    return found ? PR_OK : pr__sqlite_wrote_one(conn, 0, "inbox_parked", err);
 }
 
 pr_status pr__sqlite_inbox_park(pr_unit *unit, const pr__inbox_key *key, const pr_message *message,

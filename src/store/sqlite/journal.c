@@ -159,8 +159,8 @@ static pr_status load_suspects(pr__sqlite_conn *conn, int64_t reader, uint32_t l
     }
 }
 
-pr_status pr__journal_load(pr__sqlite_conn *conn, int64_t reader, uint32_t lane, bool with_ids,
-                           pr__arena *arena, pr__journal *journal, pr_error *err)
+static pr_status load(pr__sqlite_conn *conn, int64_t reader, uint32_t lane, bool with_ids,
+                      pr__arena *arena, pr__journal *journal, pr_error *err)
 {
     if (with_ids && journal->open)
         TRY(load_ids(conn, SQL_IDS, reader, lane, journal->seq, arena, &journal->ids, err));
@@ -169,6 +169,16 @@ pr_status pr__journal_load(pr__sqlite_conn *conn, int64_t reader, uint32_t lane,
     if (journal->has_suspects)
         TRY(load_suspects(conn, reader, lane, journal->seq, arena, &journal->suspects, err));
     return PR_OK;
+}
+
+pr_status pr__journal_load(pr__sqlite_conn *conn, int64_t reader, uint32_t lane, bool with_ids,
+                           pr__arena *arena, pr__journal *journal, pr_error *err)
+{
+    pr_status status = load(conn, reader, lane, with_ids, arena, journal, err);
+    if (status == PR_E_BACKEND)
+        pr__error_context(err, "row (reader %lld, lane %u, seq %lld) of '%s_outbox_claim'",
+                          (long long)reader, lane, (long long)journal->seq, conn->prefix);
+    return status;
 }
 
 static void write_ids(pr__json *json, const pr__id_list *list)
@@ -252,11 +262,13 @@ pr_status pr__journal_write(pr__sqlite_conn *conn, int64_t reader, uint32_t lane
     const char *suspects_text = pr__buffer_text(&suspects);
     if (!ids_text || !rest_text || !suspects_text)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(pr__sqlite_run(conn, SQL_WRITE, NULL, err, "iiitttiitttiiiii", reader, (int64_t)lane,
+    int64_t changes = 0;
+    TRY(pr__sqlite_run(conn, SQL_WRITE, &changes, err, "iiitttiitttiiiii", reader, (int64_t)lane,
                        journal->seq + 1, kind_text(kind), journal->token, journal->owner,
                        journal->pos, lowest(journal), ids_text, rest_text, suspects_text,
                        (int64_t)journal->attempt, journal->lease_until, journal->acked,
                        journal->passed, now_us));
+    TRY(pr__sqlite_wrote_one(conn, changes, "outbox_claim", err));
     journal->seq++;
     return PR_OK;
 }

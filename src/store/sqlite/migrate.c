@@ -148,18 +148,10 @@ static pr_status change_settings(migrator *m, pr_error *err)
     return pr__sqlite_end(conn, apply_all(m, text, err), err);
 }
 
-static bool scheme_valid(const char *scheme)
-{
-    size_t size = strlen(scheme);
-    if (size == 0 || size >= PR__SQLITE_TRANSPORT_SIZE || scheme[0] < 'a' || scheme[0] > 'z')
-        return false;
-    return strspn(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == size;
-}
-
 static pr_status prepare(migrator *m, pr_error *err)
 {
     const char *transport = m->opt ? m->opt->default_transport : NULL;
-    if (transport && !scheme_valid(transport))
+    if (transport && !pr__sqlite_transport_valid(transport))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "default_transport '%s' is no transport: [a-z][a-z0-9+.-]*, at most %d "
                         "bytes",

@@ -281,8 +281,8 @@ static pr_status gatherer_init(gatherer *g, pr__sqlite_store *store, const pr__c
 
 static const char SQL_LOCK[] =
     "UPDATE {p}_outbox_parked SET resume_state = CASE state WHEN 'processing' THEN resume_state "
-    "ELSE "
-    "state END, takeovers = takeovers + (state = 'processing'), state = 'processing', lock_token = "
+    "WHEN 'held' THEN 'held' ELSE 'failed' END, takeovers = takeovers + (state = 'processing'), "
+    "state = 'processing', lock_token = "
     "?2, locked_until = ?3, owner = ?4 WHERE place = ?1";
 
 static pr_status lock_places(gatherer *g, pr_error *err)
@@ -343,8 +343,9 @@ static pr_status read_batch(gatherer *g, pr_error *err)
 }
 
 static const char SQL_UNLOCK[] =
-    "UPDATE {p}_outbox_parked SET state = resume_state, resume_state = NULL, lock_token = NULL, "
-    "locked_until = NULL, owner = NULL WHERE place = ?1 AND lock_token = ?2 AND state = "
+    "UPDATE {p}_outbox_parked SET state = coalesce(resume_state, 'failed'), resume_state = NULL, "
+    "lock_token = NULL, locked_until = NULL, owner = NULL WHERE place = ?1 AND lock_token = ?2 AND "
+    "state = "
     "'processing'";
 
 /* The bodies could not be read after the claim was committed: give it up, as well as can be. */

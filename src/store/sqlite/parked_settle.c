@@ -12,8 +12,8 @@
 
 static const char SQL_PUBLISHED[] = "DELETE FROM {p}_outbox_parked " MINE;
 static const char SQL_RELEASED[] =
-    "UPDATE {p}_outbox_parked SET state = resume_state, resume_state = NULL, lock_token = NULL, "
-    "locked_until = NULL, owner = NULL " MINE;
+    "UPDATE {p}_outbox_parked SET state = coalesce(resume_state, 'failed'), resume_state = NULL, "
+    "lock_token = NULL, locked_until = NULL, owner = NULL " MINE;
 static const char SQL_REPARKED[] =
     "UPDATE {p}_outbox_parked SET state = ?4, attempts = ?5, deferred = ?6, next_attempt_at = ?7, "
     "last_error = coalesce(?8, last_error), first_failed_at = coalesce(first_failed_at, ?9), "

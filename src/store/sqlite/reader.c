@@ -115,6 +115,26 @@ bool pr__sqlite_reader_takes(const pr__sqlite_store *store, const char *destinat
     return false;
 }
 
+static const char SQL_LANE_LOST[] =
+    "WITH RECURSIVE lane (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM lane WHERE n + 1 < ?2) "
+    "SELECT n FROM lane WHERE NOT EXISTS (SELECT 1 FROM {p}_outbox_claim WHERE reader = ?1 AND "
+    "lane = n) LIMIT 1";
+
+pr_status pr__sqlite_reader_whole(pr__sqlite_store *store, int64_t reader, pr_error *err)
+{
+    int64_t lane = 0;
+    bool lost = false;
+    TRY(pr__sqlite_int(&store->conn, SQL_LANE_LOST, &lane, &lost, err, "ii", reader,
+                       (int64_t)store->settings.lanes));
+    if (!lost)
+        return PR_OK;
+    return pr__fail(
+        err, PR_E_SCHEMA, ORIGIN,
+        "reader %lld has no row for lane %lld of %u in '%s_outbox_claim', so nothing of "
+        "it would be sent: restore the row, or the setting 'lanes' if that was changed",
+        (long long)reader, (long long)lane, store->settings.lanes, store->conn.prefix);
+}
+
 static int compare_texts(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -219,6 +239,7 @@ static pr_status find_or_make(pr__sqlite_store *store, const pr__reader_spec *sp
         return pr__fail(err, PR_E_CONFLICT, ORIGIN,
                         "subscription '%s' stands with other types: drop it, or use another name",
                         spec->name);
+    TRY(pr__sqlite_reader_whole(store, reader, err));
     if (spec->order != PR_ORDER_DEFAULT)
         TRY(pr__sqlite_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader,
                            ORDER_TEXTS[spec->order]));

@@ -15,4 +15,8 @@ pr_status pr__sqlite_reader_load(pr__sqlite_store *store, int64_t reader, pr_ord
 bool pr__sqlite_reader_takes(const pr__sqlite_store *store, const char *destination,
                              const char *type);
 
+/* Has the reader a journal row in each lane? A lane without one is never claimed, and its messages
+   would pass for published. Errors: SCHEMA. */
+pr_status pr__sqlite_reader_whole(pr__sqlite_store *store, int64_t reader, pr_error *err);
+
 #endif

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "store/sqlite/failure.h"
 #include "store/sqlite/migration.h"
+#include "store/sqlite/reader.h"
 
 #define ORIGIN "sqlite.check"
 
@@ -175,6 +176,29 @@ static pr_status check_sequence(pr__sqlite_conn *conn, pr_error *err)
                     conn->prefix, (long long)highest);
 }
 
+static const char SQL_RELAY[] = "SELECT reader FROM {p}_subscription WHERE reader = 1";
+static const char SQL_LAST_LANE[] = "SELECT max(lane) FROM {p}_outbox_claim WHERE reader = 1";
+
+/* Of the relay only: a subscription that others broke costs nobody but its own readers. */
+static pr_status check_lanes(pr__sqlite_store *store, pr_error *err)
+{
+    pr__sqlite_conn *conn = &store->conn;
+    int64_t last = 0;
+    bool found = false;
+    TRY(pr__sqlite_int(conn, SQL_RELAY, &last, &found, err, ""));
+    if (!found)
+        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                        "reader 1, the relay, is missing from '%s_subscription': restore it",
+                        conn->prefix);
+    TRY(pr__sqlite_int(conn, SQL_LAST_LANE, &last, &found, err, ""));
+    if (found && last >= (int64_t)store->settings.lanes)
+        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                        "setting 'lanes' in '%s_setting' is %u, but the journal has a lane %lld: "
+                        "the number of lanes is fixed at creation, restore it",
+                        conn->prefix, store->settings.lanes, (long long)last);
+    return pr__sqlite_reader_whole(store, PR_READER_RELAY, err);
+}
+
 static pr_status compare(pr__sqlite_store *store, sqlite3 *model, pr_error *err)
 {
     pr__migration_values values = {.prefix = store->conn.prefix,
@@ -209,5 +233,6 @@ pr_status pr__sqlite_check(pr_store *base, pr_error *err)
     TRY(status);
     store->settings.known = false;
     TRY(pr__sqlite_settings_load(store, err));
+    TRY(check_lanes(store, err));
     return check_sequence(&store->conn, err);
 }

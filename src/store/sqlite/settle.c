@@ -24,18 +24,32 @@ static const char SQL_PARK[] =
     ", ?2, id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM {p}_outbox WHERE id = ?1 ON CONFLICT (reader, "
     "log_id) DO NOTHING";
 
+static const char SQL_NOT_PARKED[] =
+    "SELECT 1 FROM {p}_outbox WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM {p}_outbox_parked WHERE "
+    "reader = ?2 AND log_id = ?1)";
+
 /* A full copy, made by the database: the row may be one that cannot be read as a message. */
 static pr_status park(pr__claimer *c, const pr__item *item, pr_error *err)
 {
     pr__park p = pr__park_of(item, c->now);
     pr__sqlite_conn *conn = &c->store->conn;
+    int64_t changes = 0;
     if (p.failed)
-        return pr__sqlite_run(conn, SQL_PARK, NULL, err, "iiitiiitii", item->log_id,
-                              c->batch->reader, (int64_t)item->lane, p.state, p.attempts,
-                              (int64_t)p.deferred, p.next_attempt_at, p.error, c->now, c->now);
-    return pr__sqlite_run(conn, SQL_PARK, NULL, err, "iiitiiitni", item->log_id, c->batch->reader,
-                          (int64_t)item->lane, p.state, p.attempts, (int64_t)p.deferred,
-                          p.next_attempt_at, p.error, c->now);
+        TRY(pr__sqlite_run(conn, SQL_PARK, &changes, err, "iiitiiitii", item->log_id,
+                           c->batch->reader, (int64_t)item->lane, p.state, p.attempts,
+                           (int64_t)p.deferred, p.next_attempt_at, p.error, c->now, c->now));
+    else
+        TRY(pr__sqlite_run(conn, SQL_PARK, &changes, err, "iiitiiitni", item->log_id,
+                           c->batch->reader, (int64_t)item->lane, p.state, p.attempts,
+                           (int64_t)p.deferred, p.next_attempt_at, p.error, c->now));
+    if (changes == 1)
+        return PR_OK;
+    /* it stands there already, or was deleted from the log; else it would vanish here */
+    int64_t one = 0;
+    bool swallowed = false;
+    TRY(pr__sqlite_int(conn, SQL_NOT_PARKED, &one, &swallowed, err, "ii", item->log_id,
+                       c->batch->reader));
+    return swallowed ? pr__sqlite_wrote_one(conn, changes, "outbox_parked", err) : PR_OK;
 }
 
 /* What becomes of one item of a slice that is ours. */

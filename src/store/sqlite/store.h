@@ -67,6 +67,8 @@ int64_t pr__sqlite_wait_ms(int64_t now_us, int64_t due_us);
 
 /* Is the handle fit for a call of its own (process, poison)? */
 pr_status pr__sqlite_ready(pr__sqlite_store *store, pr_error *err);
+/* Is this the name of a transport that messages without destination may go to? */
+bool pr__sqlite_transport_valid(const char *name);
 /* Read lanes and default transport, unless they are known. Inside or outside a transaction. */
 pr_status pr__sqlite_settings_load(pr__sqlite_store *store, pr_error *err);
 /* Close the connection and open another, after an I/O error. */

@@ -165,6 +165,8 @@ static pr_status insert(pr__sqlite_unit *unit, const pr_message *message, int64_
     }
     bool row = false;
     TRY(pr__sqlite_step(unit->conn, stmt, &row, err));
+    TRY(pr__sqlite_wrote_one(unit->conn, sqlite3_changes64(unit->conn->db),
+                             delayed ? "outbox_parked" : "outbox", err));
     int64_t *seen = delayed ? &unit->parked_base : &unit->log_base;
     if (*seen == UNKNOWN)
         *seen = sqlite3_last_insert_rowid(unit->conn->db) - 1;
