@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,10 @@ def main():
     for path in shell_files(root):
         got, out, err = run(["/bin/sh", "-n", str(path)])
         tap.check(f"{path.relative_to(root)} is plain shell", got == 0, out + err)
+    text = (root / "dev").read_text(encoding="utf-8")
+    unknown = set(re.findall(r"\$(\w+_PACKAGES)", text)) - set(
+        re.findall(r"^(\w+_PACKAGES)=", text, re.M))
+    tap.check("every list of packages that is used is there", not unknown, unknown)
     bare = {"PATH": os.environ["PATH"]}  # no HOME
     with tempfile.TemporaryDirectory() as folder:
         got, out, err = run([str(root / "dev")], cwd=folder, env=bare)
