@@ -5,7 +5,8 @@
  * snapshot; late rows that do not fit are never cut off: their transactions move to drain and are
  * taken slice by slice, with nothing fresh beside them; limits are applied before the reader's
  * filter; a takeover gives the same messages and nothing fresh, and rest goes before the others.
- * Limits stand in the statement as literals: with a parameter the planner may read a whole index.
+ * Limits stand in the statement as literals: with a parameter the planner may read a whole index;
+ * and what is looked up row by row is a subquery with a limit: a join may read the whole log.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,9 @@
 static const char SQL_LOOK[] =
     "SELECT 0::int8, NULL::int8, NULL::int8, NULL::int8, NULL::text, NULL::text, NULL::xid8, "
     "pg_current_snapshot() "
-    "UNION ALL SELECT 1, k.lane, k.id, octet_length(o.body), NULL, NULL, NULL, NULL FROM ROWS FROM "
-    "(unnest($1), unnest($2)) AS k (lane, id) LEFT JOIN {p}outbox AS o ON o.lane = k.lane AND o.id "
-    "= k.id "
+    "UNION ALL SELECT 1, k.lane, k.id, o.size, NULL, NULL, NULL, NULL FROM ROWS FROM (unnest($1), "
+    "unnest($2)) AS k (lane, id) LEFT JOIN LATERAL (SELECT octet_length(t.body) AS size FROM "
+    "{p}outbox AS t WHERE t.lane = k.lane AND t.id = k.id LIMIT 1) AS o ON true "
     "UNION ALL SELECT CASE WHEN d.frozen THEN 2 ELSE 3 END, d.lane, r.id, r.size, r.destination, "
     "r.type, d.xid, NULL FROM ROWS FROM (unnest($3), unnest($4), unnest($5), unnest($6), "
     "unnest($7)) AS d (lane, xid, after, upto, frozen) LEFT JOIN LATERAL (SELECT o.id, "

@@ -248,15 +248,15 @@ pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *
 
 /* ---- reading ---- */
 
-static const char SQL_MESSAGES[] =
-    "SELECT " PR__PG_MESSAGE_SELECT("o.", "$3") ", o.id IS NOT NULL, o.key IS NOT NULL AND $6 AND "
-                                                "EXISTS (SELECT FROM {p}outbox_parked AS b WHERE "
-                                                "b.reader = $4 AND b.tenant = o.tenant AND "
-                                                "b.key = o.key AND b.log_id < o.id AND (b.state <> "
-                                                "'dead' OR $5)) FROM ROWS FROM (unnest($1), "
-                                                "unnest($2)) WITH ORDINALITY AS k (lane, id, n) "
-                                                "LEFT JOIN {p}outbox AS o ON o.lane = k.lane "
-                                                "AND o.id = k.id ORDER BY k.n";
+static const char SQL_MESSAGES[] = "SELECT " PR__PG_MESSAGE_SELECT(
+    "o.", "$3") ", o.id IS NOT NULL, o.key IS NOT NULL AND $6 AND "
+                "EXISTS (SELECT FROM {p}outbox_parked AS b WHERE b.reader = $4 AND b.tenant = "
+                "o.tenant AND "
+                "b.key = o.key AND b.log_id < o.id AND (b.state <> 'dead' OR $5)) FROM ROWS FROM "
+                "(unnest($1), "
+                "unnest($2)) WITH ORDINALITY AS k (lane, id, n) LEFT JOIN LATERAL (SELECT * FROM "
+                "{p}outbox AS "
+                "t WHERE t.lane = k.lane AND t.id = k.id LIMIT 1) AS o ON true ORDER BY k.n";
 
 static void add_slice(pr__pg_claimer *c, pr__pg_lane *lane)
 {

@@ -180,57 +180,43 @@ enum {
     E_COUNT = E_LIST + 5
 };
 
-#define UNNEST(n)         "unnest($" n "), "
+/* clang-format off */
+#define UNNEST(n) "unnest($" n "), "
 #define PART(n, from, to) "coalesce(($" n ")[r." from ":r." to "], '{}')"
-#define WON                                                                                        \
+#define WON \
     "WITH own AS MATERIALIZED (SELECT pg_current_xact_id()::text::int8 AS xid, clock_timestamp() " \
     "AS now), won AS (INSERT INTO {p}outbox_claim (reader, lane, seq, pos, drain_pos, rebase_id, " \
-    "acked, passed, system_id, lease_until, at, attempt, token, kind, owner, ids, rest, "          \
-    "suspects, pend, drain) SELECT $1, r.lane, r.seq, r.pos, r.drain_pos, r.rebase_id, r.acked, "  \
+    "acked, passed, system_id, lease_until, at, attempt, token, kind, owner, ids, rest, " \
+    "suspects, pend, drain) SELECT $1, r.lane, r.seq, r.pos, r.drain_pos, r.rebase_id, r.acked, " \
     "r.passed, $2, own.now + r.lease_ms * interval '1 millisecond', own.now, r.attempt, r.token, " \
-    "r.kind, r.owner, " PART("26", "f1", "t1") ", " PART("27", "f2", "t2") ", " PART(              \
-        "28", "f3",                                                                                \
-        "t3") ", " PART("29", "f4",                                                                \
-                        "t4") " || CASE WHEN r.xmax > 0 THEN "                                     \
-                              "ARRAY(SELECT g::text::xid8 FROM generate_series(r.xmax, own.xid - " \
-                              "1) AS g) ELSE '{}' END, " PART(                                     \
-                                  "30", "f5", "t5") " FROM own CROSS JOIN ROWS FROM (" UNNEST("3") \
-                                  UNNEST("4") UNNEST("5") UNNEST("6") UNNEST("7") UNNEST("8")      \
-                                      UNNEST("9") UNNEST("10") UNNEST("11") UNNEST("12")           \
-                                          UNNEST("13") UNNEST("14") UNNEST("15") UNNEST("16")      \
-                                              UNNEST("17") UNNEST("18") UNNEST("19") UNNEST("20")  \
-                                                  UNNEST("21") UNNEST("22") UNNEST("23") UNNEST(   \
-                                                      "24") "unnest($25)) AS r (lane, "            \
-                                                            "seq, pos, drain_pos, rebase_id, "     \
-                                                            "acked, passed, lease_ms, attempt, "   \
-                                                            "xmax, token, kind, owner, "           \
-                                                            "f1, f2, f3, f4, f5, t1, t2, t3, t4, " \
-                                                            "t5) ORDER BY r.lane ON CONFLICT DO "  \
-                                                            "NOTHING RETURNING "                   \
-                                                            "lane)"
+    "r.kind, r.owner, " PART("26", "f1", "t1") ", " PART("27", "f2", "t2") ", " \
+    PART("28", "f3", "t3") ", " PART("29", "f4", "t4") " || CASE WHEN r.xmax > 0 THEN " \
+    "ARRAY(SELECT g::text::xid8 FROM generate_series(r.xmax, own.xid - 1) AS g) ELSE '{}' END, " \
+    PART("30", "f5", "t5") " FROM own CROSS JOIN ROWS FROM (" UNNEST("3") UNNEST("4") UNNEST("5") \
+    UNNEST("6") UNNEST("7") UNNEST("8") UNNEST("9") UNNEST("10") UNNEST("11") UNNEST("12") \
+    UNNEST("13") UNNEST("14") UNNEST("15") UNNEST("16") UNNEST("17") UNNEST("18") UNNEST("19") \
+    UNNEST("20") UNNEST("21") UNNEST("22") UNNEST("23") UNNEST("24") "unnest($25)) AS r (lane, " \
+    "seq, pos, drain_pos, rebase_id, acked, passed, lease_ms, attempt, xmax, token, kind, owner, " \
+    "f1, f2, f3, f4, f5, t1, t2, t3, t4, t5) ORDER BY r.lane ON CONFLICT DO NOTHING RETURNING " \
+    "lane)"
+#define MESSAGE(a) \
+    a "message_id, " a "type, " a "type_version, " a "content_type, " a "destination, " a \
+    "source, " a "key, " a "tenant, " a "correlation_id, " a "causation_id, " a "traceparent, " a \
+    "tracestate, " a "headers, " a "body, " a "occurred_at, " a "expires_at"
 
 static const char SQL_WRITE[] = WON " SELECT lane FROM won";
-
-#define MESSAGE(a)                                                                                 \
-    a "message_id, " a "type, " a "type_version, " a "content_type, " a "destination, " a          \
-      "source, " a "key, " a "tenant, " a "correlation_id, " a "causation_id, " a                  \
-      "traceparent, " a "tracestate, " a "headers, " a "body, " a "occurred_at, " a "expires_at"
-
 /* A full copy, made by the database. */
-static const char SQL_WRITE_AND_PARK[] = WON ", parked AS (INSERT INTO {p}outbox_parked (" MESSAGE(
-    "") ", reader, log_id, lane, state, "
-        "attempts, deferred, next_attempt_at, last_error, first_failed_at, parked_at) "
-        "SELECT " MESSAGE(
-            "o.") ", $1, o.id, o.lane, k.state, k.attempts, k.deferred, own.now + k.delay_us * "
-                  "interval '1 microsecond', k.error, CASE WHEN k.failed THEN own.now END, own.now "
-                  "FROM own "
-                  "CROSS JOIN ROWS FROM (" UNNEST("31") UNNEST("32") UNNEST("33") UNNEST("34")
-                      UNNEST("35") UNNEST("36") UNNEST(
-                          "37") "unnest($38)) AS k (lane, id, state, attempts, deferred, failed, "
-                                "delay_us, error) JOIN won ON won.lane = k.lane JOIN {p}outbox AS "
-                                "o ON o.lane = k.lane AND "
-                                "o.id = k.id ON CONFLICT (reader, log_id) DO NOTHING) SELECT lane "
-                                "FROM won";
+static const char SQL_WRITE_AND_PARK[] = WON
+    ", parked AS (INSERT INTO {p}outbox_parked (" MESSAGE("") ", reader, log_id, lane, state, "
+    "attempts, deferred, next_attempt_at, last_error, first_failed_at, parked_at) SELECT "
+    MESSAGE("o.") ", $1, o.id, o.lane, k.state, k.attempts, k.deferred, own.now + k.delay_us * "
+    "interval '1 microsecond', k.error, CASE WHEN k.failed THEN own.now END, own.now FROM own "
+    "CROSS JOIN ROWS FROM (" UNNEST("31") UNNEST("32") UNNEST("33") UNNEST("34") UNNEST("35")
+    UNNEST("36") UNNEST("37") "unnest($38)) AS k (lane, id, state, attempts, deferred, failed, "
+    "delay_us, error) JOIN won ON won.lane = k.lane CROSS JOIN LATERAL (SELECT * FROM {p}outbox AS "
+    "t WHERE t.lane = k.lane AND t.id = k.id LIMIT 1) AS o ON CONFLICT (reader, log_id) DO "
+    "NOTHING) SELECT lane FROM won";
+/* clang-format on */
 
 static void add_list(pr__pg_array *arrays, int which, const pr__pg_list *list)
 {
