@@ -507,6 +507,21 @@ bool pr__pg_in_transaction(const pr__pg_conn *conn)
 
 /* In a unit other code works too, by its own search_path; the unit's token stands in a setting of
    its transaction, so that a commit behind its back shows. */
+#define READ_WRITE_REFUSED "0A000" /* what BEGIN … READ WRITE gets from a standby */
+
+/* The wrong node, said in the words of other statements: the next connection may find another. */
+static pr_status refuse_standby(pr__pg_conn *conn, pr_error *err)
+{
+    pr_status status =
+        pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
+                       "the server is read-only: name all hosts and target_session_attrs="
+                       "read-write");
+    if (err)
+        pr__format(err->sqlstate, sizeof err->sqlstate, "25006");
+    pr__pg_conn_drop(conn);
+    return status;
+}
+
 static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int64_t lock_ms,
                        int64_t statement_ms, const char *token, pr_error *err)
 {
@@ -526,7 +541,13 @@ static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int
                      : "pg_catalog.set_config('jit', 'off', true), "
                        "pg_catalog.set_config('search_path'",
                token ? token : "pg_catalog");
-    return pr__pg_script(conn, text, NULL, err);
+    pr_error found = PR_ERROR_INIT;
+    pr_status status = pr__pg_script(conn, text, NULL, &found);
+    if (status != PR_OK && pr__text_equal(found.sqlstate, READ_WRITE_REFUSED))
+        return refuse_standby(conn, err);
+    if (status != PR_OK)
+        pr__error_copy(err, &found);
+    return status;
 }
 
 pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
