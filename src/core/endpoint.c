@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "base/text.h"
-#include "core/sized.h"
 #include "core/type.h"
 
 #define ORIGIN                "endpoint"

@@ -15,7 +15,6 @@
 #include "base/time.h"
 #include "core/endpoint.h"
 #include "core/message.h"
-#include "core/sized.h"
 
 #define ORIGIN           "endpoint"
 #define GIVE_BACK_MS     100  /* hint to the transport: not at once */

@@ -13,13 +13,13 @@
 #include <postroom/address.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "core/headers.h"
 #include "core/type.h"
 
-#define ORIGIN       "message"
-#define STRUCT_LIMIT 4096 /* a larger size is no struct of any version, but garbage */
+#define ORIGIN "message"
 
 typedef enum text_rule {
     TEXT_ANY,  /* valid UTF-8 */
@@ -58,24 +58,6 @@ static pr_status check_text(const char *name, const char *text, size_t limit, te
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7F)
             return pr__fail(err, PR_E_CONTENT, ORIGIN, "%s has a control character at byte %zu",
                             name, i);
-    }
-    return PR_OK;
-}
-
-static pr_status check_struct(const pr_message *message, pr_error *err)
-{
-    if (!message)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "message is NULL");
-    if (message->size < sizeof(*message) || message->size > STRUCT_LIMIT)
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "size is %u, must be sizeof(pr_message), %zu: use PR_MESSAGE",
-                        (unsigned)message->size, sizeof(*message));
-    /* a caller of a newer version may have fields that we do not know, as long as none is used */
-    const unsigned char *bytes = (const unsigned char *)message;
-    for (size_t i = sizeof(*message); i < message->size; i++) {
-        if (bytes[i] != 0)
-            return pr__fail(err, PR_E_INVALID, ORIGIN,
-                            "a field of a newer version is set: byte %zu of pr_message", i);
     }
     return PR_OK;
 }
@@ -144,7 +126,7 @@ static pr_status check_nil(const char *id, pr_error *err)
 
 pr_status pr_message_check(const pr_message *message, uint64_t body_size_max, pr_error *err)
 {
-    TRY(check_struct(message, err));
+    TRY(pr__sized_check(message, sizeof *message, "pr_message", ORIGIN, err));
     if (!message->type)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "type is missing");
     TRY(pr__type_check(message->type, strlen(message->type), NULL, err));
@@ -172,7 +154,7 @@ pr_status pr_message_check(const pr_message *message, uint64_t body_size_max, pr
 pr_status pr__message_check_received(const pr_message *message, uint64_t body_size_max,
                                      pr_error *err)
 {
-    TRY(check_struct(message, err));
+    TRY(pr__sized_check(message, sizeof *message, "pr_message", ORIGIN, err));
     if (pr__text_empty(message->id))
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "id is missing");
     if (pr__text_empty(message->type))
@@ -217,7 +199,7 @@ static const size_t copied_texts[] = {
 
 pr_status pr_message_copy(const pr_message *message, pr_message **ret_copy, pr_error *err)
 {
-    TRY(check_struct(message, err));
+    TRY(pr__sized_check(message, sizeof *message, "pr_message", ORIGIN, err));
     if (!ret_copy || (!message->body && message->body_size_bytes > 0))
         return pr__fail(err, PR_E_INVALID, ORIGIN, "ret_copy is NULL, or a NULL body has a length");
     const char *texts[COPIED_TEXTS];

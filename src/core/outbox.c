@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "core/message.h"
-#include "core/sized.h"
 #include "core/unit.h"
 
 #define ORIGIN "outbox"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text.h"
 
 #define ORIGIN         "relay"
@@ -18,23 +19,13 @@
 #define DURATION_MAX   (1000LL * 365 * 86400000) /* ms; far from any overflow in microseconds */
 #define OWNER_SIZE_MAX 127
 
-/* A longer struct from a newer caller is fine if its unknown tail is zero; a shorter one from an
-   older caller ends where the first version ended at least. */
 static pr_status copy_sized(const pr_relay_options *opt, pr_relay_options *ret_options,
                             pr_error *err)
 {
     memset(ret_options, 0, sizeof *ret_options);
     if (!opt)
         return PR_OK;
-    if (opt->size < sizeof *ret_options)
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "size of pr_relay_options is %u, use PR_RELAY_OPTIONS()", opt->size);
-    const unsigned char *bytes = (const unsigned char *)opt;
-    for (size_t i = sizeof *ret_options; i < opt->size; i++) {
-        if (bytes[i] != 0)
-            return pr__fail(err, PR_E_INVALID, ORIGIN,
-                            "pr_relay_options sets a field that this library does not know");
-    }
+    TRY(pr__sized_check(opt, sizeof *opt, "pr_relay_options", ORIGIN, err));
     *ret_options = *opt;
     return PR_OK;
 }

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/sized.h"
 #include "base/text.h"
-#include "core/sized.h"
 
 #define ORIGIN "unit"
 

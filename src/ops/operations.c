@@ -12,6 +12,7 @@
 #include <postroom/operations.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "port/observe.h"
 #include "port/store.h"
@@ -124,8 +125,8 @@ pr_status pr_operations_list(pr_store *store, const pr_list_options *opt, pr_lis
                              pr_record_callback callback, void *user, pr_error *err)
 {
     NEED(store, list);
-    if (opt && opt->size < sizeof *opt)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "size of pr_list_options is not set");
+    if (opt)
+        TRY(pr__sized_check(opt, sizeof *opt, "pr_list_options", ORIGIN, err));
     if (!callback)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "a list needs a callback");
     if (ret_page && ret_page->size < sizeof *ret_page)
@@ -183,8 +184,7 @@ pr_status pr_operations_redrive(pr_store *store, const pr_redrive_options *opt, 
                                 pr_error *err)
 {
     NEED(store, redrive);
-    if (!opt || opt->size < sizeof *opt)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "size of pr_redrive_options is not set");
+    TRY(pr__sized_check(opt, sizeof *opt, "pr_redrive_options", ORIGIN, err));
     pr_redrive_options filled = *opt;
     TRY(check_redrive(&filled, err));
     pr_contracts *contracts = (pr_contracts *)(uintptr_t)filled.contracts;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text.h"
 
 #define ORIGIN "transport"
@@ -86,8 +87,7 @@ void pr_transport_state_get(pr_transport *transport, pr_transport_state *ret_sta
 
 static pr_status check_options(const pr_subscribe_options *options, pr_error *err)
 {
-    NEED_ARGUMENT(options && options->size >= sizeof *options,
-                  "subscribe options are NULL, or their size is not set");
+    TRY(pr__sized_check(options, sizeof *options, "pr_subscribe_options", ORIGIN, err));
     NEED_ARGUMENT(!pr__text_empty(options->endpoint), "a subscription needs an endpoint id");
     if (strlen(options->endpoint) > PR_ID_SIZE_MAX)
         return pr__fail(err, PR_E_LIMIT, ORIGIN, "the endpoint id has %zu bytes, at most %d",

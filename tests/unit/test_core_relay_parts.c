@@ -79,10 +79,10 @@ static void test_options_size(void **state)
     check_ok(pr__relay_options_resolve(&newer.opt, &resolved, &err), &err, "a longer struct");
     newer.tail = 1;
     check_error(pr__relay_options_resolve(&newer.opt, &resolved, &err), &err, PR_E_INVALID,
-                "does not know", "an unknown field is set");
+                "newer version", "an unknown field is set");
     pr_error_clear(&err);
     check_error(pr__relay_options_resolve(&unset, &resolved, &err), &err, PR_E_INVALID,
-                "use PR_RELAY_OPTIONS()", "no size");
+                "size of pr_relay_options", "no size");
 }
 
 static void test_options_defaults(void **state)

@@ -44,8 +44,8 @@ static void test_what_is_refused(void **state)
 {
     (void)state;
     static const bad_message cases[] = {
-        {"no size", {.type = TYPE}, PR_E_INVALID, "use PR_MESSAGE"},
-        {"a size of garbage", {.size = 1u << 30, .type = TYPE}, PR_E_INVALID, "use PR_MESSAGE"},
+        {"no size", {.type = TYPE}, PR_E_INVALID, "size of pr_message"},
+        {"a size of garbage", {.size = 1u << 30, .type = TYPE}, PR_E_INVALID, "size of pr_message"},
         {"no type", PR_MESSAGE(.id = ID), PR_E_INVALID, "type is missing"},
         {"empty type", PR_MESSAGE(.type = ""), PR_E_CONTENT, "type '' is not urn:message:"},
         {"a C name", PR_MESSAGE(.type = "struct order"), PR_E_CONTENT, "is not urn:message:"},

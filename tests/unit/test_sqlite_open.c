@@ -27,7 +27,7 @@ static void test_options_refused(void **state)
         pr_sqlite_options opt;
         const char *text;
     } cases[] = {
-        {"no size", {.path = "x"}, "size is not set"},
+        {"no size", {.path = "x"}, "size of pr_sqlite_options"},
         {"no path", PR_SQLITE_OPTIONS(.create = true), "path is empty"},
         {"memory", PR_SQLITE_OPTIONS(.path = ":memory:"), "no plain file"},
         {"uri", PR_SQLITE_OPTIONS(.path = "file:x?mode=memory"), "no plain file"},

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "store/sqlite/failure.h"
@@ -183,9 +184,7 @@ static pr_status read_prefix(const char *given, char out[PR__SQLITE_PREFIX_SIZE]
 
 static pr_status check_options(const pr_sqlite_options *opt, pr_error *err)
 {
-    if (!opt || opt->size < sizeof *opt)
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "options are NULL, or their size is not set: use PR_SQLITE_OPTIONS");
+    TRY(pr__sized_check(opt, sizeof *opt, "pr_sqlite_options", ORIGIN, err));
     if (pr__text_empty(opt->path))
         return pr__fail(err, PR_E_INVALID, ORIGIN, "path is empty: name the database file");
     if (opt->path[0] == ':' || pr__text_starts_with(opt->path, "file:"))

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "port/observe.h"
 #include "port/route.h"
@@ -195,8 +196,7 @@ pr_status pr_database_transport_new(pr_store *store, const pr_database_options *
         return pr__fail(err, PR_E_INVALID, ORIGIN, "store or ret_transport is NULL");
     if (!opt)
         opt = &defaults;
-    if (opt->size < sizeof(*opt))
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "size of pr_database_options is not set");
+    TRY(pr__sized_check(opt, sizeof(*opt), "pr_database_options", ORIGIN, err));
     if (opt->window > WINDOW_MAX)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "window is %u, at most %d", opt->window,
                         WINDOW_MAX);

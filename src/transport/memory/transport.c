@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "port/route.h"
 #include "transport/memory/inspect.h"
@@ -128,8 +129,7 @@ pr_status pr_memory_transport_new(pr_memory_broker *broker, const pr_memory_opti
         return pr__fail(err, PR_E_INVALID, ORIGIN, "broker or ret_transport is NULL");
     if (!opt)
         opt = &defaults;
-    if (opt->size < sizeof(*opt))
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "size of pr_memory_options is not set");
+    TRY(pr__sized_check(opt, sizeof(*opt), "pr_memory_options", ORIGIN, err));
     if (opt->window > WINDOW_MAX)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "window is %u, at most %d", opt->window,
                         WINDOW_MAX);

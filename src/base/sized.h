@@ -1,15 +1,15 @@
 /*
  * Structs with a size in front: what a caller of another version hands over.
  */
-#ifndef PR_CORE_SIZED_H
-#define PR_CORE_SIZED_H
+#ifndef PR_BASE_SIZED_H
+#define PR_BASE_SIZED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
-#define PR_SIZED_MAX 65536 /* no struct of ours comes near it: a size above it was never set */
+#define PR__SIZED_MAX 4096 /* no struct of ours comes near it: a size above it was never set */
 
 /* `known` is sizeof the struct as we know it. A shorter one is refused; of a longer one, from a
    newer caller, the unknown tail must be zero. */
@@ -19,7 +19,7 @@ static inline pr_status pr__sized_check(const void *given, size_t known, const c
     if (!given)
         return pr__fail(err, PR_E_INVALID, origin, "%s is NULL", name);
     const uint32_t size = *(const uint32_t *)given;
-    if (size < known || size > PR_SIZED_MAX)
+    if (size < known || size > PR__SIZED_MAX)
         return pr__fail(err, PR_E_INVALID, origin, "size of %s is %u, must be its sizeof, %zu",
                         name, size, known);
     for (size_t i = known; i < size; i++) {
