@@ -39,3 +39,19 @@ bool pr__state_parse(const char *text, pr_state *ret_state)
     }
     return false;
 }
+
+bool pr__record_blockable(const pr_record *record)
+{
+    switch (record->state) {
+    case PR_STATE_PENDING:
+    case PR_STATE_FAILED:
+    case PR_STATE_HELD:
+        return record->message.key && *record->message.key;
+    case PR_STATE_PUBLISHING:
+    case PR_STATE_PUBLISHED:
+    case PR_STATE_DELAYED:
+    case PR_STATE_DEAD:
+        return false;
+    }
+    return false;
+}

@@ -10,5 +10,7 @@
 
 const char *pr__state_text(pr_state state); /* "pending"; "unknown" for a value that is none */
 bool pr__state_parse(const char *text, pr_state *ret_state);
+/* May a message in this state wait behind an older one of its key? */
+bool pr__record_blockable(const pr_record *record);
 
 #endif

@@ -6,40 +6,21 @@
  * that was handed over, so that rows which come or go neither shift nor repeat a page.
  * Must not know: what a record holds; that is record.c's.
  */
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "base/text.h"
+#include "port/cursor.h"
 #include "port/state.h"
 #include "store/postgres/operations.h"
 #include "store/postgres/record.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN       "postgres.list"
-#define CURSOR_PARTS 3
-
-/* Where a row stands in the order of its list. The kind says which rows are meant by the parts. */
-typedef enum position_kind {
-    AT_NOWHERE = 0,
-    AT_LOG = 'o',     /* id in the log */
-    AT_DELAYED = 'd', /* id of a delayed one */
-    AT_INBOX = 'i',   /* place */
-    AT_MARK = 'm',    /* processed_at; how many of that instant were given */
-    AT_BOTH = 'b'     /* occurred_at; box; place */
-} position_kind;
-
-typedef struct position {
-    position_kind kind;
-    int64_t part[CURSOR_PARTS];
-} position;
-
+#define ORIGIN "postgres.list"
 typedef struct page_lister {
     const pr_list_options *opt;
     pr__pg_records records;
-    position after; /* from the oldest when it is nowhere */
-    bool use_log;   /* rows of the log may be in that state, not only parked ones */
-    bool bounded;   /* only those that are not settled: what lies below needs no look */
+    pr__position after; /* from the oldest when it is nowhere */
+    bool use_log;       /* rows of the log may be in that state, not only parked ones */
+    bool bounded;       /* only those that are not settled: what lies below needs no look */
 } page_lister;
 
 /* $1 body, $2 reader, $3 after, $4 type, $5 destination, $6 key, $7 transport, $8 limit, $9 state,
@@ -89,62 +70,12 @@ static const char SQL_MARKS[] =
     "processed_at >= $1) AND ($2 IS NULL OR consumer = $2) ORDER BY processed_at, tenant, "
     "consumer, message_id LIMIT $3 OFFSET $4";
 
-/* ---- the cursor ---- */
-
-static void write_cursor(const position *at, char *out, size_t size)
-{
-    pr__format(out, size, "%c:%" PRId64 ":%" PRId64 ":%" PRId64, (char)at->kind, at->part[0],
-               at->part[1], at->part[2]);
-}
-
-static bool read_part(const char **text, int64_t *ret_value)
-{
-    char digits[24];
-    const char *end = strchr(*text, ':');
-    size_t size = end ? (size_t)(end - *text) : strlen(*text);
-    if (size >= sizeof digits)
-        return false;
-    memcpy(digits, *text, size);
-    digits[size] = '\0';
-    *text += size + (end ? 1 : 0);
-    return pr__parse_int64(digits, INT64_MIN, INT64_MAX, ret_value);
-}
-
-static bool kind_fits(const pr_list_options *opt, char kind)
-{
-    switch (opt->box) {
-    case PR_BOX_OUTBOX:
-        return kind == AT_LOG || kind == AT_DELAYED;
-    case PR_BOX_INBOX:
-        return kind == AT_INBOX || kind == AT_MARK;
-    case PR_BOX_BOTH:
-        return kind == AT_BOTH;
-    }
-    return false;
-}
-
-static pr_status read_cursor(page_lister *lister, pr_error *err)
-{
-    const char *text = lister->opt->after;
-    if (!text)
-        return PR_OK;
-    bool good = kind_fits(lister->opt, text[0]) && text[1] == ':';
-    const char *rest = text + 2;
-    for (int i = 0; good && i < CURSOR_PARTS; i++)
-        good = read_part(&rest, &lister->after.part[i]);
-    if (!good || *rest || rest[-1] == ':')
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "the cursor is none of this list; begin again without one");
-    lister->after.kind = (position_kind)text[0];
-    return PR_OK;
-}
-
 /* Marks of one instant are told apart by their number. */
-static position position_of(const page_lister *lister, uint32_t index)
+static pr__position position_of(const page_lister *lister, uint32_t index)
 {
     const pr__pg_record_node *node = lister->records.first;
-    int64_t given = lister->after.kind == AT_MARK ? lister->after.part[1] : 0;
-    int64_t instant = lister->after.kind == AT_MARK ? lister->after.part[0] : 0;
+    int64_t given = lister->after.kind == PR__AT_MARK ? lister->after.part[1] : 0;
+    int64_t instant = lister->after.kind == PR__AT_MARK ? lister->after.part[0] : 0;
     for (uint32_t i = 0;; i++, node = node->next) {
         if (node->record.settled_at_us != 0) {
             given = node->record.settled_at_us == instant ? given + 1 : 1;
@@ -155,12 +86,14 @@ static position position_of(const page_lister *lister, uint32_t index)
     }
     const pr_record *record = &node->record;
     if (lister->opt->box == PR_BOX_BOTH)
-        return (position){AT_BOTH, {record->message.occurred_at_us, record->box, node->place}};
+        return (pr__position){PR__AT_BOTH,
+                              {record->message.occurred_at_us, record->box, node->place}};
     if (record->settled_at_us != 0)
-        return (position){AT_MARK, {instant, given}};
+        return (pr__position){PR__AT_MARK, {instant, given}};
     if (lister->opt->box == PR_BOX_INBOX)
-        return (position){AT_INBOX, {node->place}};
-    return (position){record->state == PR_STATE_DELAYED ? AT_DELAYED : AT_LOG, {record->log_id}};
+        return (pr__position){PR__AT_INBOX, {node->place}};
+    return (pr__position){record->state == PR_STATE_DELAYED ? PR__AT_DELAYED : PR__AT_LOG,
+                          {record->log_id}};
 }
 
 /* ---- finding ---- */
@@ -189,7 +122,7 @@ static pr_status find_rows(page_lister *lister, const char *sql, int64_t after, 
     pr__pg_add_text(&params, opt->consumer);
     pr__pg_add_bool(&params, lister->use_log);
     pr__pg_add_bool(&params, lister->bounded);
-    if (lister->after.kind == AT_BOTH)
+    if (lister->after.kind == PR__AT_BOTH)
         pr__pg_add_moment(&params, lister->after.part[0]);
     else
         pr__pg_add_instant(&params, 0);
@@ -221,7 +154,7 @@ static void choose_log(page_lister *lister)
 static pr_status find_outbox(page_lister *lister, pr_error *err)
 {
     pr_state state = lister->opt->state;
-    bool resumed = lister->after.kind == AT_DELAYED;
+    bool resumed = lister->after.kind == PR__AT_DELAYED;
     choose_log(lister);
     if (!resumed && state != PR_STATE_DELAYED)
         TRY(find_rows(lister, SQL_OUTBOX, lister->after.part[0], err));
@@ -233,7 +166,7 @@ static pr_status find_outbox(page_lister *lister, pr_error *err)
 
 static pr_status find_marks(page_lister *lister, pr_error *err)
 {
-    bool resumed = lister->after.kind == AT_MARK;
+    bool resumed = lister->after.kind == PR__AT_MARK;
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(&lister->records.store->conn, SQL_MARKS, &result, err, "stii",
                      resumed ? lister->after.part[0] : 0, lister->opt->consumer,
@@ -246,7 +179,7 @@ static pr_status find_marks(page_lister *lister, pr_error *err)
 static pr_status find_inbox(page_lister *lister, pr_error *err)
 {
     const pr_list_options *opt = lister->opt;
-    if (lister->after.kind != AT_MARK && opt->state != PR_STATE_PUBLISHED)
+    if (lister->after.kind != PR__AT_MARK && opt->state != PR_STATE_PUBLISHED)
         TRY(find_rows(lister, SQL_INBOX, lister->after.part[0], err));
     bool any = opt->state == 0 || opt->state == PR_STATE_PUBLISHED;
     if (room(lister) == 0 || !any || opt->type || opt->destination || opt->key)
@@ -277,7 +210,7 @@ pr_status pr__pg_list(pr_store *base, const pr_list_options *opt, pr_list_page *
     if (!arena)
         return pr__fail_nomem(err, ORIGIN);
     page_lister lister = {.opt = opt, .records = {.store = store, .arena = arena}};
-    TRY(read_cursor(&lister, err));
+    TRY(pr__cursor_read(opt, &lister.after, err));
     TRY(pr__pg_begin_read(&store->conn, 0, err));
     TRY(pr__pg_end(&store->conn, find(&lister, err), err));
     uint32_t found = lister.records.count;
@@ -285,8 +218,8 @@ pr_status pr__pg_list(pr_store *base, const pr_list_options *opt, pr_list_page *
     ret_page->count = given;
     ret_page->next[0] = '\0';
     if (given > 0 && given < found) {
-        position last = position_of(&lister, given - 1);
-        write_cursor(&last, ret_page->next, sizeof ret_page->next);
+        pr__position last = position_of(&lister, given - 1);
+        pr__cursor_write(&last, ret_page->next, sizeof ret_page->next);
     }
     return PR_OK;
 }

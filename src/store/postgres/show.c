@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "port/state.h"
 #include "store/postgres/operations.h"
 #include "store/postgres/record.h"
 #include "store/postgres/value.h"
@@ -137,22 +138,6 @@ static const char SQL_INBOX_BLOCKER[] =
     "place < (SELECT place FROM {p}inbox_parked WHERE tenant = $1 AND consumer = $2 AND message_id "
     "= $4) AND (state <> 'dead' OR $5) ORDER BY state = 'dead', place LIMIT 1";
 
-static bool can_be_blocked(const pr_record *record)
-{
-    switch (record->state) {
-    case PR_STATE_PENDING:
-    case PR_STATE_FAILED:
-    case PR_STATE_HELD:
-        return record->message.key && *record->message.key;
-    case PR_STATE_PUBLISHING:
-    case PR_STATE_PUBLISHED:
-    case PR_STATE_DELAYED:
-    case PR_STATE_DEAD:
-        return false;
-    }
-    return false;
-}
-
 static pr_status find_blocker(pr__pg_conn *conn, const pr_record *record, char *ret_message_id,
                               size_t ret_size, pr_error *err)
 {
@@ -176,7 +161,7 @@ pr_status pr__pg_blocker(pr_store *base, const pr_record *record, char *ret_mess
     pr__pg_store *store = pr__pg_store_of(base);
     TRY(pr__pg_ready(store, err));
     ret_message_id[0] = '\0';
-    if (!can_be_blocked(record))
+    if (!pr__record_blockable(record))
         return PR_OK;
     TRY(pr__pg_begin_read(&store->conn, 0, err));
     return pr__pg_end(&store->conn,

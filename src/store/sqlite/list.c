@@ -6,31 +6,19 @@
  * that was handed over, so that rows which come or go neither shift nor repeat a page.
  * Must not know: what a record holds; that is record.c's.
  */
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "base/text.h"
+#include "port/cursor.h"
 #include "port/state.h"
 #include "store/sqlite/operations.h"
 #include "store/sqlite/record.h"
 
-#define ORIGIN       "sqlite.list"
-#define CURSOR_PARTS 3
+#define ORIGIN "sqlite.list"
 
-/* Where a row stands in the order of its list. The kind says which rows are meant by a, b and c. */
-typedef enum position_kind {
-    AT_LOG = 'o',     /* a: id in the log */
-    AT_DELAYED = 'd', /* a: id of a delayed one */
-    AT_INBOX = 'i',   /* a: place */
-    AT_MARK = 'm',    /* a: processed_at; b: how many of that instant were given */
-    AT_BOTH = 'b'     /* a: occurred_at; b: box; c: place. reader and log_id lead to the row */
-} position_kind;
-
+/* A row of the page. */
 typedef struct position {
-    position_kind kind;
-    int64_t part[CURSOR_PARTS];
-    int64_t reader, log_id;
+    pr__position at;
+    int64_t reader, log_id; /* of BOTH: they lead to the row */
 } position;
 
 typedef struct page_lister {
@@ -40,7 +28,7 @@ typedef struct page_lister {
     const char *transport; /* the default one: what a row without destination goes to */
     pr__arena *arena;
     pr__records records;
-    position after;      /* kind 0: from the oldest */
+    pr__position after;  /* nowhere: from the oldest */
     position *positions; /* opt->limit + 1 of them fit */
     uint32_t count;
 } page_lister;
@@ -120,56 +108,6 @@ static const char sql_both[] =
     ") WHERE ?10 IS NULL OR (occurred_at, box, place) > (?10, ?11, ?12) "
     "ORDER BY occurred_at, box, place LIMIT ?8";
 
-/* ---- the cursor ---- */
-
-static void write_cursor(const position *at, char *out, size_t size)
-{
-    pr__format(out, size, "%c:%" PRId64 ":%" PRId64 ":%" PRId64, (char)at->kind, at->part[0],
-               at->part[1], at->part[2]);
-}
-
-static bool read_part(const char **text, int64_t *ret_value)
-{
-    char digits[24];
-    const char *end = strchr(*text, ':');
-    size_t size = end ? (size_t)(end - *text) : strlen(*text);
-    if (size >= sizeof digits)
-        return false;
-    memcpy(digits, *text, size);
-    digits[size] = '\0';
-    *text += size + (end ? 1 : 0);
-    return pr__parse_int64(digits, INT64_MIN, INT64_MAX, ret_value);
-}
-
-static bool kind_fits(const pr_list_options *opt, char kind)
-{
-    switch (opt->box) {
-    case PR_BOX_OUTBOX:
-        return kind == AT_LOG || kind == AT_DELAYED;
-    case PR_BOX_INBOX:
-        return kind == AT_INBOX || kind == AT_MARK;
-    case PR_BOX_BOTH:
-        return kind == AT_BOTH;
-    }
-    return false;
-}
-
-static pr_status read_cursor(page_lister *lister, pr_error *err)
-{
-    const char *text = lister->opt->after;
-    if (!text)
-        return PR_OK;
-    bool good = kind_fits(lister->opt, text[0]) && text[1] == ':';
-    const char *rest = text + 2;
-    for (int i = 0; good && i < CURSOR_PARTS; i++)
-        good = read_part(&rest, &lister->after.part[i]);
-    if (!good || *rest || rest[-1] == ':')
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "the cursor is none of this list; begin again without one");
-    lister->after.kind = (position_kind)text[0];
-    return PR_OK;
-}
-
 /* ---- positions ---- */
 
 static bool full(const page_lister *lister)
@@ -179,7 +117,7 @@ static bool full(const page_lister *lister)
 
 /* Take the ids of a statement's rows, merged with those that stand already from `from` on: both are
    ascending, and one that is in both is one. */
-static pr_status merge_ids(page_lister *lister, position_kind kind, uint32_t from,
+static pr_status merge_ids(page_lister *lister, pr__position_kind kind, uint32_t from,
                            sqlite3_stmt *stmt, pr_error *err)
 {
     uint32_t capacity = lister->opt->limit + 1;
@@ -203,17 +141,17 @@ static pr_status merge_ids(page_lister *lister, position_kind kind, uint32_t fro
     lister->count = from;
     while ((i < count || k < old_count) && !full(lister)) {
         int64_t mine = i < count ? ids[i] : INT64_MAX;
-        int64_t theirs = k < old_count ? old[k].part[0] : INT64_MAX;
+        int64_t theirs = k < old_count ? old[k].at.part[0] : INT64_MAX;
         int64_t id = mine < theirs ? mine : theirs;
         i += mine == id;
         k += theirs == id;
-        lister->positions[lister->count++] = (position){.kind = kind, .part = {id}};
+        lister->positions[lister->count++] = (position){.at = {kind, {id}}};
     }
     return PR_OK;
 }
 
-static pr_status add_ids(page_lister *lister, position_kind kind, uint32_t from, const char *sql,
-                         int64_t reader, int64_t after, pr_error *err)
+static pr_status add_ids(page_lister *lister, pr__position_kind kind, uint32_t from,
+                         const char *sql, int64_t reader, int64_t after, pr_error *err)
 {
     AUTO_STMT stmt = NULL;
     TRY(pr__sqlite_query(&lister->store->conn, sql, &stmt, err, LIST_FORMAT,
@@ -230,43 +168,44 @@ static pr_status find_log(page_lister *lister, int64_t after, pr_error *err)
     case PR_STATE_FAILED:
     case PR_STATE_HELD:
     case PR_STATE_DEAD:
-        return add_ids(lister, AT_LOG, 0, sql_parked, reader, after, err);
+        return add_ids(lister, PR__AT_LOG, 0, sql_parked, reader, after, err);
     case PR_STATE_PUBLISHING:
-        TRY(add_ids(lister, AT_LOG, 0, sql_parked, reader, after, err));
-        return add_ids(lister, AT_LOG, 0, sql_open, reader, after, err);
+        TRY(add_ids(lister, PR__AT_LOG, 0, sql_parked, reader, after, err));
+        return add_ids(lister, PR__AT_LOG, 0, sql_open, reader, after, err);
     case PR_STATE_PENDING:
-        TRY(add_ids(lister, AT_LOG, 0, sql_parked, reader, after, err));
+        TRY(add_ids(lister, PR__AT_LOG, 0, sql_parked, reader, after, err));
         TRY(pr__sqlite_int(&lister->store->conn, sql_first_unsettled, &first, &found, err, "i",
                            reader));
         if (!found)
             return PR_OK;
-        return add_ids(lister, AT_LOG, 0, sql_log, reader, first > after ? first - 1 : after, err);
+        return add_ids(lister, PR__AT_LOG, 0, sql_log, reader, first > after ? first - 1 : after,
+                       err);
     case PR_STATE_DELAYED:
         return PR_OK;
     case PR_STATE_PUBLISHED:
         break;
     }
-    return add_ids(lister, AT_LOG, 0, sql_log, reader, after, err);
+    return add_ids(lister, PR__AT_LOG, 0, sql_log, reader, after, err);
 }
 
 static pr_status find_outbox(page_lister *lister, pr_error *err)
 {
     int64_t delayed_after = 0;
-    if (lister->after.kind == AT_DELAYED)
+    if (lister->after.kind == PR__AT_DELAYED)
         delayed_after = lister->after.part[0];
     else
         TRY(find_log(lister, lister->after.part[0], err));
     bool any = lister->opt->state == 0 || lister->opt->state == PR_STATE_DELAYED;
     if (full(lister) || !any || lister->opt->reader != PR_READER_RELAY)
         return PR_OK;
-    return add_ids(lister, AT_DELAYED, lister->count, sql_parked, PR_READER_DELAYED, delayed_after,
-                   err);
+    return add_ids(lister, PR__AT_DELAYED, lister->count, sql_parked, PR_READER_DELAYED,
+                   delayed_after, err);
 }
 
 /* Marks are records at once: they have no other key than their text. */
 static pr_status find_marks(page_lister *lister, pr_error *err)
 {
-    bool resumed = lister->after.kind == AT_MARK;
+    bool resumed = lister->after.kind == PR__AT_MARK;
     int64_t instant = resumed ? lister->after.part[0] : INT64_MIN;
     int64_t given = resumed ? lister->after.part[1] : 0;
     AUTO_STMT stmt = NULL;
@@ -281,7 +220,7 @@ static pr_status find_marks(page_lister *lister, pr_error *err)
         int64_t at = sqlite3_column_int64(stmt, 3);
         given = at == instant ? given + 1 : 1;
         instant = at;
-        lister->positions[lister->count++] = (position){.kind = AT_MARK, .part = {instant, given}};
+        lister->positions[lister->count++] = (position){.at = {PR__AT_MARK, {instant, given}}};
         if (full(lister))
             return PR_OK; /* one beyond the page: only that it stands matters */
         TRY(pr__records_add_mark(&lister->records, (const char *)sqlite3_column_text(stmt, 0),
@@ -293,18 +232,20 @@ static pr_status find_marks(page_lister *lister, pr_error *err)
 
 static pr_status load(page_lister *lister, const position *at, pr_error *err)
 {
-    switch (at->kind) {
-    case AT_LOG:
-        return pr__records_add_log(&lister->records, lister->opt->reader, at->part[0], err);
-    case AT_DELAYED:
-        return pr__records_add_parked(&lister->records, PR_READER_DELAYED, at->part[0], NULL, err);
-    case AT_INBOX:
-        return pr__records_add_inbox(&lister->records, at->part[0], err);
-    case AT_BOTH:
-        if (at->part[1] == PR_BOX_INBOX)
+    switch (at->at.kind) {
+    case PR__AT_LOG:
+        return pr__records_add_log(&lister->records, lister->opt->reader, at->at.part[0], err);
+    case PR__AT_DELAYED:
+        return pr__records_add_parked(&lister->records, PR_READER_DELAYED, at->at.part[0], NULL,
+                                      err);
+    case PR__AT_INBOX:
+        return pr__records_add_inbox(&lister->records, at->at.part[0], err);
+    case PR__AT_BOTH:
+        if (at->at.part[1] == PR_BOX_INBOX)
             return pr__records_add_inbox(&lister->records, at->log_id, err);
         return pr__records_add_parked(&lister->records, at->reader, at->log_id, NULL, err);
-    case AT_MARK:
+    case PR__AT_NOWHERE:
+    case PR__AT_MARK:
         return PR_OK;
     }
     return PR_OK;
@@ -321,12 +262,12 @@ static pr_status load_page(page_lister *lister, pr_error *err)
 static pr_status find_inbox(page_lister *lister, pr_error *err)
 {
     const pr_list_options *opt = lister->opt;
-    if (lister->after.kind != AT_MARK && opt->state != PR_STATE_PUBLISHED) {
+    if (lister->after.kind != PR__AT_MARK && opt->state != PR_STATE_PUBLISHED) {
         AUTO_STMT stmt = NULL;
         TRY(pr__sqlite_query(&lister->store->conn, sql_inbox, &stmt, err, LIST_FORMAT "t",
                              LIST_ARGUMENTS(lister, INT64_C(0), lister->after.part[0]),
                              opt->consumer));
-        TRY(merge_ids(lister, AT_INBOX, 0, stmt, err));
+        TRY(merge_ids(lister, PR__AT_INBOX, 0, stmt, err));
     }
     TRY(load_page(lister, err));
     bool any = opt->state == 0 || opt->state == PR_STATE_PUBLISHED;
@@ -338,7 +279,7 @@ static pr_status find_inbox(page_lister *lister, pr_error *err)
 static pr_status find_both(page_lister *lister, pr_error *err)
 {
     pr__sqlite_conn *conn = &lister->store->conn;
-    const position *after = &lister->after;
+    const pr__position *after = &lister->after;
     AUTO_STMT stmt = NULL;
     bool row = false;
     if (after->kind)
@@ -355,9 +296,9 @@ static pr_status find_both(page_lister *lister, pr_error *err)
         if (!row)
             break;
         lister->positions[lister->count++] =
-            (position){.kind = AT_BOTH,
-                       .part = {sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1),
-                                sqlite3_column_int64(stmt, 2)},
+            (position){.at = {PR__AT_BOTH,
+                              {sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1),
+                               sqlite3_column_int64(stmt, 2)}},
                        .reader = sqlite3_column_int64(stmt, 3),
                        .log_id = sqlite3_column_int64(stmt, 4)};
     }
@@ -393,7 +334,7 @@ pr_status pr__sqlite_list(pr_store *store, const pr_list_options *opt, pr_list_p
                           .transport = self->settings.default_transport,
                           .arena = arena,
                           .records = {.store = self, .arena = arena}};
-    TRY(read_cursor(&lister, err));
+    TRY(pr__cursor_read(opt, &lister.after, err));
     lister.positions = pr__arena_alloc(arena, (opt->limit + 1) * sizeof *lister.positions);
     if (!lister.positions)
         return pr__fail_nomem(err, ORIGIN);
@@ -404,6 +345,6 @@ pr_status pr__sqlite_list(pr_store *store, const pr_list_options *opt, pr_list_p
     ret_page->count = given;
     ret_page->next[0] = '\0';
     if (given > 0 && (given < found || full(&lister)))
-        write_cursor(&lister.positions[given - 1], ret_page->next, sizeof ret_page->next);
+        pr__cursor_write(&lister.positions[given - 1].at, ret_page->next, sizeof ret_page->next);
     return PR_OK;
 }

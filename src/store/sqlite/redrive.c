@@ -12,10 +12,10 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fault.h"
-#include "base/json_writer.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "port/audit.h"
 #include "store/sqlite/operations.h"
 #include "store/sqlite/record.h"
 
@@ -96,47 +96,12 @@ static const char sql_cancel[] =
 
 /* ---- what all of them do ---- */
 
-/* What the audit says of a command, and whom it concerns. */
-typedef struct audit_subject {
-    const char *message_id; /* NULL = by filter */
-    const char *consumer;
-    const char *box;
-    const char *type;
-    const char *destination;
-    int64_t log_id; /* of a discarded row of the log; 0 = none */
-    bool forced;
-} audit_subject;
-
-static void write_text(pr__json *json, const char *name, const char *value)
-{
-    if (!value)
-        return;
-    pr__json_key(json, name);
-    pr__json_text(json, value);
-}
-
-static pr_status audit(pr__sqlite_conn *conn, const audit_subject *subject, const char *action,
+static pr_status audit(pr__sqlite_conn *conn, const pr__audit_subject *subject, const char *action,
                        const char *who, const char *reason, int64_t now_us, uint64_t count,
                        pr_error *err)
 {
     AUTO_BUFFER buffer = PR_BUFFER_INIT;
-    pr__json json;
-    pr__json_init(&json, &buffer);
-    pr__json_object_begin(&json);
-    write_text(&json, "box", subject->box);
-    write_text(&json, "message_id", subject->message_id);
-    write_text(&json, "consumer", subject->consumer);
-    write_text(&json, "type", subject->type);
-    write_text(&json, "destination", subject->destination);
-    if (subject->log_id) {
-        pr__json_key(&json, "log_id");
-        pr__json_int(&json, subject->log_id);
-    }
-    if (subject->forced) {
-        pr__json_key(&json, "forced");
-        pr__json_bool(&json, true);
-    }
-    pr__json_object_end(&json);
+    pr__audit_subject_write(subject, &buffer);
     const char *text = pr__buffer_text(&buffer);
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
@@ -289,12 +254,12 @@ static pr_status revive(redrive_job *redrive, pr_error *err)
     for (uint32_t i = 0; i < redrive->count; i++)
         TRY(pr__sqlite_run(conn, redrive->inbox ? sql_revive_inbox : sql_revive_outbox, NULL, err,
                            "ii", redrive->places[i], redrive->now_us));
-    audit_subject subject = {.message_id = opt->message_id,
-                             .consumer = opt->consumer,
-                             .box = redrive->inbox ? "inbox" : "outbox",
-                             .type = opt->type,
-                             .destination = opt->destination,
-                             .forced = opt->force};
+    pr__audit_subject subject = {.message_id = opt->message_id,
+                                 .consumer = opt->consumer,
+                                 .box = redrive->inbox ? "inbox" : "outbox",
+                                 .type = opt->type,
+                                 .destination = opt->destination,
+                                 .forced = opt->force};
     TRY(audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->now_us, redrive->count,
               err));
     PR_FAULT("store.before_redrive_commit");
@@ -435,10 +400,10 @@ static pr_status discard_row(pr__sqlite_store *store, const char *message_id, co
             return not_dead(message_id, "not parked", err);
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
-    audit_subject subject = {.message_id = message_id,
-                             .consumer = consumer,
-                             .box = inbox ? "inbox" : "outbox",
-                             .log_id = reader == PR_READER_RELAY ? log_id : 0};
+    pr__audit_subject subject = {.message_id = message_id,
+                                 .consumer = consumer,
+                                 .box = inbox ? "inbox" : "outbox",
+                                 .log_id = reader == PR_READER_RELAY ? log_id : 0};
     TRY(audit(conn, &subject, "discard", who, reason, now_us, 1, err));
     PR_FAULT("store.before_discard_commit");
     return PR_OK;
@@ -473,7 +438,7 @@ static pr_status cancel_row(pr__sqlite_store *store, const char *message_id, con
                             message_id);
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
-    audit_subject subject = {.message_id = message_id, .box = "outbox"};
+    pr__audit_subject subject = {.message_id = message_id, .box = "outbox"};
     TRY(audit(conn, &subject, "cancel", who, reason, pr__sqlite_now(&store->base),
               (uint64_t)changes, err));
     PR_FAULT("store.before_cancel_commit");

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "port/state.h"
 #include "store/sqlite/operations.h"
 #include "store/sqlite/record.h"
 
@@ -171,29 +172,13 @@ static const char sql_inbox_blocker[] =
     "AND place < (SELECT place FROM {p}_inbox_parked WHERE tenant = ?1 AND consumer = ?2 "
     "AND message_id = ?4) AND (state <> 'dead' OR ?5) ORDER BY state = 'dead', place LIMIT 1";
 
-static bool can_be_blocked(const pr_record *record)
-{
-    switch (record->state) {
-    case PR_STATE_PENDING:
-    case PR_STATE_FAILED:
-    case PR_STATE_HELD:
-        return record->message.key && *record->message.key;
-    case PR_STATE_PUBLISHING:
-    case PR_STATE_PUBLISHED:
-    case PR_STATE_DELAYED:
-    case PR_STATE_DEAD:
-        return false;
-    }
-    return false;
-}
-
 pr_status pr__sqlite_blocker(pr_store *store, const pr_record *record, char *ret_message_id,
                              size_t ret_size, pr_error *err)
 {
     pr__sqlite_store *self = pr__sqlite_store_of(store);
     TRY(pr__sqlite_ready(self, err));
     ret_message_id[0] = '\0';
-    if (!can_be_blocked(record))
+    if (!pr__record_blockable(record))
         return PR_OK;
     const pr_message *message = &record->message;
     const char *tenant = message->tenant ? message->tenant : "";

@@ -1,0 +1,37 @@
+/*
+ * Writing the subject of an audit row.
+ *
+ * Invariant: what is not given is left out, so that the text says what the operator said.
+ */
+#include "port/audit.h"
+
+#include "base/json_writer.h"
+
+static void write_text(pr__json *json, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    pr__json_key(json, name);
+    pr__json_text(json, value);
+}
+
+void pr__audit_subject_write(const pr__audit_subject *subject, pr__buffer *buffer)
+{
+    pr__json json;
+    pr__json_init(&json, buffer);
+    pr__json_object_begin(&json);
+    write_text(&json, "box", subject->box);
+    write_text(&json, "message_id", subject->message_id);
+    write_text(&json, "consumer", subject->consumer);
+    write_text(&json, "type", subject->type);
+    write_text(&json, "destination", subject->destination);
+    if (subject->log_id) {
+        pr__json_key(&json, "log_id");
+        pr__json_int(&json, subject->log_id);
+    }
+    if (subject->forced) {
+        pr__json_key(&json, "forced");
+        pr__json_bool(&json, true);
+    }
+    pr__json_object_end(&json);
+}
