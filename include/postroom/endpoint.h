@@ -161,7 +161,8 @@ PR_API uint32_t pr_scope_attempts(const pr_scope *scope);
 /**
  * Say why the handler will return RETRY or PERMANENT: one line, no body, no secret.
  *
- * Units   retry_delay_ms: for RETRY, milliseconds; < 0 = by the endpoint's backoff.
+ * Units   retry_delay_ms: for RETRY, milliseconds; < 0 = by the endpoint's backoff; a
+ *         century at most.
  * Owner   reason is copied.
  * Since   0.1
  */

@@ -12,6 +12,9 @@
 #include "base/error.h"
 #include "base/text.h"
 
+/* A century: beyond it an instant in microseconds might not hold it. */
+#define RETRY_DELAY_MS_MAX (100LL * 366 * 24 * 3600 * 1000)
+
 pr_status pr__scope_inherit(pr_scope *scope, const char *endpoint_id, pr_error *err)
 {
     const pr_message *message = scope->message;
@@ -57,5 +60,6 @@ void pr_scope_fail(pr_scope *scope, const char *reason, int64_t retry_delay_ms)
     if (reason)
         pr__one_line(scope->reason, sizeof scope->reason, reason, strlen(reason));
     scope->delay_set = retry_delay_ms >= 0;
-    scope->retry_delay_ms = retry_delay_ms;
+    scope->retry_delay_ms =
+        retry_delay_ms < RETRY_DELAY_MS_MAX ? retry_delay_ms : RETRY_DELAY_MS_MAX;
 }

@@ -84,6 +84,18 @@ static void two_failures_then_success_are_three_attempts_and_one_effect(void **s
     world_step_until(w, duplicate, 1);
 }
 
+static void a_delay_without_end_is_a_century(void **state)
+{
+    world *w = *state;
+    script scripts[] = {{.id = "a", .fails = 1, .delay_ms = INT64_MAX}, {.id = NULL}};
+    start_scripted(w, scripts);
+    world_send(w, "a", NULL, "{}");
+    world_step_until(w, failed, 1);
+    assert_int_equal(world_number(w, "SELECT (next_attempt_at - parked_at) / 86400000000 FROM "
+                                     "postroom_inbox_parked"),
+                     36600);
+}
+
 static void the_budget_is_the_endpoints_own(void **state)
 {
     world *w = *state;
@@ -420,6 +432,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
         CASE(two_failures_then_success_are_three_attempts_and_one_effect),
+        CASE(a_delay_without_end_is_a_century),
         CASE(the_budget_is_the_endpoints_own),
         CASE(a_permanent_failure_is_dead_at_once),
         CASE(poison_delays_no_healthy_message),
