@@ -17,12 +17,13 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/text.h"
+#include "base/time.h"
 #include "store/postgres/reader.h"
 #include "store/postgres/row.h"
 
-#define ORIGIN     "postgres.claim"
-#define TRIES_MAX  3 /* of a claim that lost all its lanes to others */
-#define COMMIT_MAX 5 /* repeats of a commit whose outcome is not known */
+#define ORIGIN         "postgres.claim"
+#define TRIES_MAX      3     /* of a claim that lost all its lanes to others */
+#define REPEAT_WAIT_US 50000 /* before a commit of unknown outcome is tried again */
 
 static pr_status new_claimer(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
                              pr__pg_claimer **ret_claimer, pr_error *err)
@@ -200,9 +201,12 @@ static pr_status commit_surely(pr__pg_claimer *c, pr_error *err)
             return pr__fail_nomem(err, ORIGIN);
         for (uint32_t i = 0; i < c->entry_count; i++)
             tried[i] = c->entries[i].won;
-        for (int i = 0; i < COMMIT_MAX && status != PR_OK; i++) {
-            pr_error again = PR_ERROR_INIT;
-            status = write_again(c, tried, &again);
+        int64_t until_us = pr__monotonic_us() + c->store->conn.limits.busy_ms * 1000;
+        for (;;) { /* the server may be on its way back */
+            status = write_again(c, tried, NULL);
+            if (status == PR_OK || pr__monotonic_us() >= until_us)
+                break;
+            pr__sleep_us(REPEAT_WAIT_US);
         }
     }
     pr__error_copy(err, status == PR_OK ? NULL : &found);

@@ -6,13 +6,14 @@
  */
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/time.h"
 #include "port/park.h"
 #include "store/postgres/parked.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN  "postgres.parked"
-#define COLUMNS 9
-#define REPEATS 5 /* of a commit whose outcome is not known */
+#define ORIGIN         "postgres.parked"
+#define COLUMNS        9
+#define REPEAT_WAIT_US 50000 /* before a commit of unknown outcome is looked at again */
 
 /* $1 reader, $2 log ids, $3 tokens */
 #define MINE                                                                                       \
@@ -126,13 +127,12 @@ static const char SQL_STILL_MINE[] =
 
 /* Did a commit of unknown outcome take place? It did when a row that it changed has lost its token;
    the lock waits for a commit that is still on its way. */
-static pr_status look_again(pr__pg_store *store, pr__batch *batch, bool *ret_done, pr_error *err)
+static pr_status look_again(pr__pg_store *store, pr__batch *batch, pr_error *err)
 {
     const pr__item *witness = NULL;
     for (uint32_t i = 0; i < batch->item_count && !witness; i++)
         if (!batch->items[i].fenced)
             witness = &batch->items[i];
-    *ret_done = !witness;
     if (!witness)
         return PR_OK;
     int64_t place = 0;
@@ -141,7 +141,6 @@ static pr_status look_again(pr__pg_store *store, pr__batch *batch, bool *ret_don
     TRY(pr__pg_begin(&store->conn, err));
     pr_status status = pr__pg_int(&store->conn, SQL_STILL_MINE, &place, &found, err, "iiu",
                                   batch->reader, witness->log_id, witness->token);
-    *ret_done = status == PR_OK && !found;
     if (status == PR_OK && found)
         status = settle_items(store, batch, err);
     return pr__pg_end(&store->conn, status, err);
@@ -170,10 +169,12 @@ pr_status pr__pg_settle_parked(pr__pg_store *store, pr__batch *batch, pr__settle
     pr_error found = PR_ERROR_INIT;
     status = pr__pg_commit(&store->conn, &found);
     PR_FAULT("store.after_settle_parked_commit");
-    for (int i = 0; i < REPEATS && status != PR_OK && found.retry == PR_RETRY_UNKNOWN; i++) {
-        bool done = false;
-        pr_error again = PR_ERROR_INIT;
-        status = look_again(store, batch, &done, &again);
+    int64_t until_us = pr__monotonic_us() + store->conn.limits.busy_ms * 1000;
+    while (status != PR_OK && found.retry == PR_RETRY_UNKNOWN) {
+        status = look_again(store, batch, NULL);
+        if (status == PR_OK || pr__monotonic_us() >= until_us)
+            break;
+        pr__sleep_us(REPEAT_WAIT_US); /* the server may be on its way back */
     }
     if (status != PR_OK) {
         pr__error_copy(err, &found);

@@ -112,6 +112,7 @@ pr_status pr__pg_settings_load(pr__pg_store *store, pr_error *err)
     pr__format(settings.default_transport, sizeof settings.default_transport, "%s", transport);
     store->settings = settings;
     store->filter.reader = 0; /* another database perhaps */
+    store->host = (pr__pg_known_host){0};
     return PR_OK;
 }
 
