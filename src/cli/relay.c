@@ -287,9 +287,10 @@ static pr__exit carry(pr__cli *cli, const relay_values *values, carrier *of)
     }
     if (values->once && looked == PR_OK && not_published(&seen) > 0)
         return pr__report(cli, PR__EXIT_PARTIAL, "partial",
-                          "%llu messages were not published; see postroom outbox list --state "
+                          "%llu %s not published; see postroom outbox list --state "
                           "failed, and postroom explain ID",
-                          (unsigned long long)not_published(&seen));
+                          (unsigned long long)not_published(&seen),
+                          not_published(&seen) == 1 ? "message was" : "messages were");
     return PR__EXIT_OK;
 }
 

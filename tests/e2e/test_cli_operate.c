@@ -227,7 +227,7 @@ static void dead_letters(void **state)
     two_stores(&here);
     expect(0, NULL, "", "send", "urn:message:shop:unwanted", "{}", "--key", "k");
     first_id("from.db", id);
-    expect(5, "0 published, 1 failed", "1 messages were not published", "relay", "--once", "--to",
+    expect(5, "0 published, 1 failed", "1 message was not published", "relay", "--once", "--to",
            "to.db");
     expect(0, id, "", "outbox", "list", "--state", "failed");
     expect(0, "failed", "", "explain", id);
