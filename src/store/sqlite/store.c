@@ -206,7 +206,8 @@ static pr_status check_file(const pr_sqlite_options *opt, pr_error *err)
     struct stat info;
     if (stat(opt->path, &info) == 0) {
         if (!S_ISREG(info.st_mode))
-            return pr__fail(err, PR_E_BACKEND, ORIGIN, "'%s' is no regular file", opt->path);
+            return pr__fail(err, PR_E_BACKEND, ORIGIN, "'%s' is no regular file: name a file",
+                            opt->path);
         if (access(opt->path, W_OK) != 0)
             return pr__fail(err, PR_E_BACKEND, ORIGIN,
                             "'%s' is read-only: make the file and its folder writable", opt->path);
