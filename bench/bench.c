@@ -13,30 +13,41 @@ typedef struct bench_case {
     const char *name;
     const char *what;
     void (*run)(const bench_options *opt, bench_report *report);
+    bool postgres;
 } bench_case;
 
 static const bench_case cases[] = {
-    {"enqueue", "enqueue in the host's transaction against a bare INSERT", bench_enqueue},
-    {"drain", "drain through the relay against a bare loop", bench_drain},
-    {"history", "drain with older rows in the log against an empty log", bench_history},
-    {"memory", "peak memory of a relay with a large backlog", bench_memory},
+    {"enqueue", "enqueue in the host's transaction against a bare INSERT", bench_enqueue, false},
+    {"drain", "drain through the relay against a bare loop", bench_drain, false},
+    {"history", "drain with older rows in the log against an empty log", bench_history, false},
+    {"memory", "peak memory of a relay with a large backlog", bench_memory, false},
+    {"drain", "drain by two relays against a table with a status column, and PgQ",
+     bench_postgres_drain, true},
+    {"wal", "bytes of WAL a message, at batches of 200", bench_postgres_wal, true},
+    {"enqueue", "enqueue by 16 clients against a bare INSERT", bench_postgres_enqueue, true},
+    {"latency", "from commit to claim with an idle relay", bench_postgres_latency, true},
+    {"pinned", "claims while others hold the horizon, ledger and table", bench_postgres_pinned,
+     true},
 };
 #define CASE_COUNT (sizeof cases / sizeof *cases)
 
-static void usage(FILE *out)
+static void list_cases(FILE *out, bool postgres)
 {
-    fprintf(out, "usage: postroom-bench [--quick] [--rounds N] [--json FILE] [CASE...]\n\n");
     for (size_t i = 0; i < CASE_COUNT; i++)
-        fprintf(out, "  %-8s  %s\n", cases[i].name, cases[i].what);
-    fprintf(out, "\n--quick takes small sizes, to see that it works; its figures say little.\n");
+        if (cases[i].postgres == postgres)
+            fprintf(out, "  %-8s  %s\n", cases[i].name, cases[i].what);
 }
 
-static const bench_case *find_case(const char *name)
+static void usage(FILE *out)
 {
-    for (size_t i = 0; i < CASE_COUNT; i++)
-        if (strcmp(cases[i].name, name) == 0)
-            return &cases[i];
-    return NULL;
+    fprintf(out, "usage: postroom-bench [--postgres ADDRESS] [--quick] [--rounds N] [--messages N]"
+                 " [--seconds N] [--samples N] [--json FILE] [CASE...]\n\n");
+    list_cases(out, false);
+    fprintf(out, "\nwith --postgres, on a server that is nobody else's, as a superuser:\n\n");
+    list_cases(out, true);
+    fprintf(out, "\n--seconds is the length of each phase of the pinned run, --samples how often a"
+                 " latency is taken.\n"
+                 "--quick takes small sizes, to see that it works; its figures say little.\n");
 }
 
 static int usage_error(const char *argument)
@@ -46,38 +57,81 @@ static int usage_error(const char *argument)
     return 2;
 }
 
-int main(int argc, char **argv)
+static bool mark_case(bool postgres, const char *name, bool wanted[CASE_COUNT])
+{
+    for (size_t i = 0; i < CASE_COUNT; i++)
+        if (cases[i].postgres == postgres && strcmp(cases[i].name, name) == 0)
+            return wanted[i] = true;
+    return false;
+}
+
+/* An option with a number behind it. */
+static bool number_option(bench_options *opt, const char *name, const char *text)
+{
+    int64_t number;
+    if (!text || !pr__parse_int64(text, 1, 100000000, &number))
+        return false;
+    if (strcmp(name, "--rounds") == 0 && number <= BENCH_ROUNDS_MAX)
+        opt->rounds = (int)number;
+    else if (strcmp(name, "--messages") == 0)
+        opt->messages = (uint64_t)number;
+    else if (strcmp(name, "--seconds") == 0)
+        opt->phase_s = (double)number;
+    else if (strcmp(name, "--samples") == 0)
+        opt->samples = (int)number;
+    else
+        return false;
+    return true;
+}
+
+/* Sizes that others change: the server, and whether it is to be quick. */
+static bench_options sizes(int argc, char **argv)
 {
     bench_options opt = {.rounds = 5, .messages = 200000, .older = 2000000, .transactions = 300};
-    bench_report report = {.count = 0};
+    const char *server = NULL;
+    bool quick = false;
+    for (int i = 1; i < argc; i++) {
+        quick = quick || strcmp(argv[i], "--quick") == 0;
+        if (strcmp(argv[i], "--postgres") == 0 && i + 1 < argc)
+            server = argv[++i];
+    }
+    if (quick)
+        opt = (bench_options){.rounds = 3, .messages = 5000, .older = 20000, .transactions = 30};
+    opt.phase_s = quick ? 3 : 60;
+    opt.samples = quick ? 5 : 100;
+    opt.server = server;
+    return opt;
+}
+
+int main(int argc, char **argv)
+{
+    bench_options opt = sizes(argc, argv);
     bool wanted[CASE_COUNT] = {false}, any = false;
+    bool postgres = opt.server != NULL;
     const char *json_path = NULL;
+    bench_report report = {.count = 0};
 
     if (argc == 3 && strcmp(argv[1], "--memory-child") == 0)
         return bench_memory_child(argv[2]);
     for (int i = 1; i < argc; i++) {
-        int64_t rounds;
-        const bench_case *found = find_case(argv[i]);
-        if (found) {
-            wanted[found - cases] = any = true;
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (mark_case(postgres, argv[i], wanted)) {
+            any = true;
         } else if (strcmp(argv[i], "--help") == 0) {
             usage(stdout);
             return 0;
-        } else if (strcmp(argv[i], "--quick") == 0) {
-            opt =
-                (bench_options){.rounds = 3, .messages = 5000, .older = 20000, .transactions = 30};
-        } else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
-            json_path = argv[++i];
-        } else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc &&
-                   pr__parse_int64(argv[i + 1], 1, BENCH_ROUNDS_MAX, &rounds)) {
-            opt.rounds = (int)rounds;
+        } else if (strcmp(argv[i], "--json") == 0 && value) {
+            json_path = value;
             i++;
-        } else {
+        } else if ((strcmp(argv[i], "--postgres") == 0 && value) ||
+                   number_option(&opt, argv[i], value)) {
+            i++;
+        } else if (strcmp(argv[i], "--quick") != 0) {
             return usage_error(argv[i]);
         }
     }
     for (size_t i = 0; i < CASE_COUNT; i++) {
-        if (any && !wanted[i])
+        if (cases[i].postgres != postgres || (any && !wanted[i]))
             continue;
         fprintf(stderr, "%s ...\n", cases[i].what);
         cases[i].run(&opt, &report);

@@ -13,12 +13,22 @@ typedef struct bench_options {
     uint64_t messages;     /* of a drain */
     uint64_t older;        /* rows in the log before a drain with history */
     uint64_t transactions; /* of an enqueue round */
+    const char *server;    /* libpq address of a PostgreSQL; NULL = the benchmarks are on SQLite */
+    double phase_s;        /* of each phase of the pinned run */
+    int samples;           /* of a latency */
 } bench_options;
 
 void bench_enqueue(const bench_options *opt, bench_report *report);
 void bench_drain(const bench_options *opt, bench_report *report);
 void bench_history(const bench_options *opt, bench_report *report);
 void bench_memory(const bench_options *opt, bench_report *report);
+
+/* On PostgreSQL. */
+void bench_postgres_drain(const bench_options *opt, bench_report *report);
+void bench_postgres_pinned(const bench_options *opt, bench_report *report);
+void bench_postgres_wal(const bench_options *opt, bench_report *report);
+void bench_postgres_enqueue(const bench_options *opt, bench_report *report);
+void bench_postgres_latency(const bench_options *opt, bench_report *report);
 
 /* The child of bench_memory: drain the store at path, then end. */
 int bench_memory_child(const char *path);

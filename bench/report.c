@@ -18,10 +18,21 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void bench_sort(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare_doubles);
+}
+
+double bench_percentile(const double *sorted, size_t count, unsigned percent)
+{
+    size_t at = (count * percent + 99) / 100;
+    return count == 0 ? 0 : sorted[at > 0 ? at - 1 : 0];
+}
+
 static void sort_copy(double *sorted, const double *values, int count)
 {
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_doubles);
+    bench_sort(sorted, (size_t)count);
 }
 
 double bench_median(const double *values, int count)
@@ -58,7 +69,46 @@ void bench_report_add(bench_report *report, const char *name, const char *unit,
 
 bool bench_line_met(const bench_line *line)
 {
-    return line->goal_kind == BENCH_AT_MOST ? line->ratio <= line->goal : line->ratio >= line->goal;
+    switch (line->goal_kind) {
+    case BENCH_AT_MOST:
+        return line->ratio <= line->goal;
+    case BENCH_AT_LEAST:
+        return line->ratio >= line->goal;
+    case BENCH_OURS_AT_MOST:
+        return line->ours <= line->goal;
+    case BENCH_NO_GOAL:
+        break;
+    }
+    return true;
+}
+
+void bench_report_series(bench_report *report, const char *name, const char *unit,
+                         bench_point *points, size_t count)
+{
+    if (report->series_count < BENCH_SERIES_MAX)
+        report->series[report->series_count++] = (bench_series){name, unit, points, count};
+}
+
+void bench_report_phase(bench_report *report, const char *name, double from_s)
+{
+    if (report->phase_count < BENCH_SERIES_MAX)
+        report->phases[report->phase_count++] = (bench_phase){name, from_s};
+}
+
+static void format_goal(const bench_line *line, char *out, size_t size)
+{
+    if (line->goal_kind == BENCH_NO_GOAL)
+        pr__format(out, size, "-");
+    else
+        pr__format(out, size, "%s%s %.3g", line->goal_kind == BENCH_OURS_AT_MOST ? "ours " : "",
+                   line->goal_kind == BENCH_AT_LEAST ? ">=" : "<=", line->goal);
+}
+
+static const char *met_word(const bench_line *line)
+{
+    if (line->goal_kind == BENCH_NO_GOAL)
+        return "-";
+    return bench_line_met(line) ? "yes" : "NO";
 }
 
 static int print_table(const bench_report *report)
@@ -80,18 +130,50 @@ static int print_table(const bench_report *report)
         pr__format(cell[1], sizeof cell[1], line->baseline > 0 ? "%.4g" : "-", line->baseline);
         pr__format(cell[2], sizeof cell[2], "%.3g", line->ratio);
         pr__format(cell[3], sizeof cell[3], "%.3g-%.3g", line->ratio_low, line->ratio_high);
-        pr__format(cell[4], sizeof cell[4], "%s %.3g",
-                   line->goal_kind == BENCH_AT_MOST ? "<=" : ">=", line->goal);
+        format_goal(line, cell[4], sizeof cell[4]);
         pr__format(cell[5], sizeof cell[5], "%d", line->rounds);
-        const char *data[] = {
-            line->name, cell[0], cell[1], line->unit, line->baseline_name,
-            cell[2],    cell[3], cell[4], cell[5],    bench_line_met(line) ? "yes" : "NO"};
+        const char *data[] = {line->name, cell[0], cell[1], line->unit, line->baseline_name,
+                              cell[2],    cell[3], cell[4], cell[5],    met_word(line)};
         for (size_t c = 0; c < sizeof data / sizeof *data; c++)
             scols_line_set_data(row, c, data[c]);
     }
     int failed = scols_print_table(table);
     scols_unref_table(table);
     return failed;
+}
+
+static const char *const goal_words[] = {[BENCH_AT_MOST] = "at_most",
+                                         [BENCH_AT_LEAST] = "at_least",
+                                         [BENCH_OURS_AT_MOST] = "ours_at_most",
+                                         [BENCH_NO_GOAL] = "none"};
+
+static void write_series(pr__json *json, const bench_series *series)
+{
+    pr__json_object_begin(json);
+    pr__json_key(json, "name");
+    pr__json_text(json, series->name);
+    pr__json_key(json, "unit");
+    pr__json_text(json, series->unit);
+    pr__json_key(json, "points");
+    pr__json_array_begin(json);
+    for (size_t i = 0; i < series->count; i++) {
+        pr__json_array_begin(json);
+        pr__json_double(json, series->points[i].at_s);
+        pr__json_double(json, series->points[i].value);
+        pr__json_array_end(json);
+    }
+    pr__json_array_end(json);
+    pr__json_object_end(json);
+}
+
+static void write_phase(pr__json *json, const bench_phase *phase)
+{
+    pr__json_object_begin(json);
+    pr__json_key(json, "name");
+    pr__json_text(json, phase->name);
+    pr__json_key(json, "from_s");
+    pr__json_double(json, phase->from_s);
+    pr__json_object_end(json);
 }
 
 static void write_line(pr__json *json, const bench_line *line)
@@ -116,7 +198,7 @@ static void write_line(pr__json *json, const bench_line *line)
     pr__json_key(json, "goal");
     pr__json_double(json, line->goal);
     pr__json_key(json, "goal_kind");
-    pr__json_text(json, line->goal_kind == BENCH_AT_MOST ? "at_most" : "at_least");
+    pr__json_text(json, goal_words[line->goal_kind]);
     pr__json_key(json, "met");
     pr__json_bool(json, bench_line_met(line));
     pr__json_key(json, "rounds");
@@ -134,6 +216,16 @@ static int write_json(const bench_report *report, const char *path)
     pr__json_array_begin(&json);
     for (size_t i = 0; i < report->count; i++)
         write_line(&json, &report->lines[i]);
+    pr__json_array_end(&json);
+    pr__json_key(&json, "phases");
+    pr__json_array_begin(&json);
+    for (size_t i = 0; i < report->phase_count; i++)
+        write_phase(&json, &report->phases[i]);
+    pr__json_array_end(&json);
+    pr__json_key(&json, "series");
+    pr__json_array_begin(&json);
+    for (size_t i = 0; i < report->series_count; i++)
+        write_series(&json, &report->series[i]);
     pr__json_array_end(&json);
     pr__json_object_end(&json);
     FILE *file = fopen(path, "w");

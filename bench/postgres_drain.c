@@ -1,0 +1,163 @@
+/*
+ * Draining by two relays, three ways in one round: the ledger through the library's own relay, the
+ * usual table, and PgQ where it is installed. For each the rate, what the server spent of its
+ * processors, and the WAL, a message.
+ *
+ * Each way has a database of its own, vacuumed, analyzed and checkpointed before it is drained.
+ */
+#include <postroom/memory.h>
+
+#include "bench.h"
+#include "crew.h"
+#include "database.h"
+#include "postgres.h"
+#include "postgres_pgq.h"
+#include "postgres_relay.h"
+#include "postgres_table.h"
+
+#include "base/text.h"
+
+#define RELAYS 2
+#define WAYS   3
+
+enum { WAY_LEDGER, WAY_TABLE, WAY_PGQ };
+
+/* Of one way, a round each. */
+typedef struct figures {
+    double rate[BENCH_ROUNDS_MAX];
+    double cpu_us[BENCH_ROUNDS_MAX];
+    double wal_bytes[BENCH_ROUNDS_MAX];
+} figures;
+
+static void keep(figures *of, int round, double seconds, const bench_usage *before,
+                 const bench_usage *after, uint64_t messages)
+{
+    of->rate[round] = (double)messages / seconds;
+    of->cpu_us[round] = (after->cpu_us - before->cpu_us) / (double)messages;
+    of->wal_bytes[round] = (after->wal_bytes - before->wal_bytes) / (double)messages;
+}
+
+static void check_drained(uint64_t drained, uint64_t expected, const char *what)
+{
+    char why[80];
+    if (drained == expected)
+        return;
+    pr__format(why, sizeof why, "%llu of %llu messages came", (unsigned long long)drained,
+               (unsigned long long)expected);
+    bench_fail(what, why);
+}
+
+static void drain_ledger(const bench_options *opt, figures *of, int round)
+{
+    bench_relay relays[RELAYS];
+    uint64_t published = 0;
+    atomic_uint_least64_t all = 0;
+    bench_database database = bench_database_make(opt->server, "ledger");
+    PGconn *db = bench_pg_open(database.address);
+    pr_store_free(bench_pg_store(&database));
+    bench_pg_fill(db, opt->messages);
+    bench_pg_settle(db);
+    for (int i = 0; i < RELAYS; i++) {
+        bench_relay_open(&relays[i], &database, 500);
+        relays[i].wanted = opt->messages;
+        relays[i].all_published = &all;
+    }
+    bench_usage before = bench_usage_get(db);
+    double seconds = bench_crew_run(bench_relay_drain, relays, sizeof *relays, RELAYS);
+    bench_usage after = bench_usage_get(db);
+    for (int i = 0; i < RELAYS; i++) {
+        published += relays[i].published;
+        bench_relay_close(&relays[i]);
+    }
+    check_drained(published, opt->messages, "drain the ledger");
+    keep(of, round, seconds, &before, &after, opt->messages);
+    PQfinish(db);
+    bench_database_drop(&database);
+}
+
+static void drain_table(const bench_options *opt, figures *of, int round)
+{
+    bench_table_relay relays[RELAYS];
+    uint64_t published = 0;
+    bench_database database = bench_database_make(opt->server, "table");
+    PGconn *db = bench_pg_open(database.address);
+    bench_table_create(db);
+    bench_table_fill(db, opt->messages);
+    bench_pg_settle(db);
+    for (int i = 0; i < RELAYS; i++)
+        bench_table_open(&relays[i], database.address);
+    bench_usage before = bench_usage_get(db);
+    double seconds = bench_crew_run(bench_table_drain, relays, sizeof *relays, RELAYS);
+    bench_usage after = bench_usage_get(db);
+    for (int i = 0; i < RELAYS; i++) {
+        published += relays[i].published;
+        bench_table_close(&relays[i]);
+    }
+    check_drained(published, opt->messages, "drain the table");
+    keep(of, round, seconds, &before, &after, opt->messages);
+    PQfinish(db);
+    bench_database_drop(&database);
+}
+
+/* False: PgQ is not installed. */
+static bool drain_pgq(const bench_options *opt, figures *of, int round)
+{
+    bench_pgq_consumer consumers[RELAYS];
+    uint64_t consumed = 0;
+    uint64_t messages = opt->messages - opt->messages % 1000;
+    bench_database database = bench_database_make(opt->server, "pgq");
+    PGconn *db = bench_pg_open(database.address);
+    bool installed = bench_pgq_installed(db) && messages > 0;
+    if (installed) {
+        bench_pgq_create(db, RELAYS, messages);
+        bench_pg_settle(db);
+        for (int i = 0; i < RELAYS; i++)
+            bench_pgq_open(&consumers[i], database.address, i);
+        bench_usage before = bench_usage_get(db);
+        double seconds = bench_crew_run(bench_pgq_drain, consumers, sizeof *consumers, RELAYS);
+        bench_usage after = bench_usage_get(db);
+        for (int i = 0; i < RELAYS; i++) {
+            consumed += consumers[i].consumed;
+            bench_pgq_close(&consumers[i]);
+        }
+        check_drained(consumed, messages, "drain PgQ");
+        keep(of, round, seconds, &before, &after, messages);
+    }
+    PQfinish(db);
+    bench_database_drop(&database);
+    return installed;
+}
+
+static void add_lines(const figures ways[WAYS], bool with_pgq, int rounds, bench_report *report)
+{
+    const figures *ledger = &ways[WAY_LEDGER], *table = &ways[WAY_TABLE], *pgq = &ways[WAY_PGQ];
+    bench_report_add(report, "drain, 2 relays", "messages/s", "table, SKIP LOCKED of 500",
+                     ledger->rate, table->rate, rounds, BENCH_AT_LEAST, 3.5);
+    bench_report_add(report, "drain, server's processor time", "us/message", "table",
+                     ledger->cpu_us, table->cpu_us, rounds, BENCH_OURS_AT_MOST, 14);
+    bench_report_add(report, "drain, WAL", "bytes/message", "table", ledger->wal_bytes,
+                     table->wal_bytes, rounds, BENCH_OURS_AT_MOST, 60);
+    if (!with_pgq)
+        return;
+    bench_report_add(report, "drain, 2 relays", "messages/s", "PgQ, 2 queues", ledger->rate,
+                     pgq->rate, rounds, BENCH_AT_LEAST, 0.8);
+    bench_report_add(report, "drain, server's processor time", "us/message", "PgQ", ledger->cpu_us,
+                     pgq->cpu_us, rounds, BENCH_NO_GOAL, 0);
+    bench_report_add(report, "drain, WAL", "bytes/message", "PgQ", ledger->wal_bytes,
+                     pgq->wal_bytes, rounds, BENCH_NO_GOAL, 0);
+}
+
+void bench_postgres_drain(const bench_options *opt, bench_report *report)
+{
+    figures ways[WAYS] = {0};
+    bool with_pgq = true;
+    for (int round = 0; round < opt->rounds; round++) {
+        if (round % 2 == 0)
+            drain_ledger(opt, &ways[WAY_LEDGER], round);
+        drain_table(opt, &ways[WAY_TABLE], round);
+        if (round % 2 == 1)
+            drain_ledger(opt, &ways[WAY_LEDGER], round);
+        with_pgq = with_pgq && drain_pgq(opt, &ways[WAY_PGQ], round);
+    }
+    add_lines(ways, with_pgq, opt->rounds, report);
+}
