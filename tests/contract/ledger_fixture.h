@@ -13,7 +13,7 @@
 #define TYPE_PLACED "urn:message:shop:order-placed"
 #define TO_BROKER   "broker://topic/urn:message:shop:order-placed"
 #define TO_LOCAL    "local://in/billing"
-#define LEASE_MS    1000
+#define LEASE_MS    10000
 #define STORES_MAX  6
 
 typedef struct fixture {

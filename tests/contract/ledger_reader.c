@@ -137,16 +137,16 @@ void case_reader_temporary(void **state)
                             .destinations = &to,
                             .destination_count = 1,
                             .temporary = true,
-                            .expiry_ms = 1000};
+                            .expiry_ms = 10000};
     int64_t reader = 0;
     int64_t other = 0;
     bool exists = false;
     check_ok(pr__store_reader_open(store_at(fix, 0), &spec, &reader, &err), &err, "open");
     for (int i = 0; i < 3; i++) {
-        pass_ms(fix, 999 - slack_ms(fix));
+        pass_ms(fix, 9999 - slack_ms(fix));
         check_ok(pr__store_reader_keep(store_at(fix, 0), reader, &err), &err, "keep");
     }
-    pass_ms(fix, 1000);
+    pass_ms(fix, 10000);
     check_error(pr__store_reader_keep(store_at(fix, 0), reader, &err), &err, PR_E_NOT_FOUND, "gone",
                 "expired");
     pr_error_clear(&err);

@@ -82,7 +82,7 @@ static int suite(void)
         .begin = begin,
         .open = open_store,
         .pass_ms = pass_ms,
-        .slack_ms = 500,
+        .slack_ms = 5000,
         .raw = raw,
         .host_open = host_open,
         .host_run = host_run,
