@@ -197,6 +197,23 @@ static void test_view_plan(void **state)
     sqlite_world_close(&at);
 }
 
+static void empty_world(sqlite_world *at);
+
+static void test_encoding(void **state)
+{
+    (void)state;
+    sqlite_world at;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    empty_world(&at);
+    run_sql(&at, "PRAGMA encoding = 'UTF-16'; CREATE TABLE theirs (a)");
+    pr_sqlite_options opt = PR_SQLITE_OPTIONS(.path = at.path, .schema_check_off = true);
+    check_ok(pr_sqlite_store_open(&opt, &store, &err), &err, "open");
+    check_error(pr_store_migrate(store, NULL, NULL, &err), &err, PR_E_SCHEMA, "UTF-16", "migrate");
+    pr_store_free(store);
+    sqlite_world_close(&at);
+}
+
 static void empty_world(sqlite_world *at)
 {
     pr_error err = PR_ERROR_INIT;
@@ -295,9 +312,10 @@ static void test_killed_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_altered),        cmocka_unit_test(test_sequence_behind),
-        cmocka_unit_test(test_id_never_again), cmocka_unit_test(test_view_plan),
-        cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_killed_anywhere),
+        cmocka_unit_test(test_altered),         cmocka_unit_test(test_sequence_behind),
+        cmocka_unit_test(test_id_never_again),  cmocka_unit_test(test_encoding),
+        cmocka_unit_test(test_view_plan),       cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_killed_anywhere),
     };
     return RUN_TESTS(tests);
 }

@@ -1,5 +1,5 @@
 /*
- * The claim: choose, write the journal, commit, then read the bodies.
+ * The claim: choose and read, write the journal, commit, then read the large bodies.
  *
  * Invariants (ledger.md): a lane whose slice is leased is left alone; a takeover gives the same
  * messages and nothing fresh; rest goes before fresh; fresh rows are limited before they are
@@ -104,18 +104,93 @@ static bool fits(pr__claimer *c, int64_t body_size)
     return false;
 }
 
-static pr_status choose(pr__claimer *c, pr__claim_lane *lane, int64_t id, int64_t body_size,
+/* A place for one more message of a lane. */
+static pr__item *add_item(pr__claimer *c, pr__claim_lane *lane)
+{
+    uint32_t count = lane->chosen.count;
+    if (count == lane->item_capacity) {
+        uint32_t wanted = count ? count * 2 : 32;
+        pr__item **larger = pr__arena_alloc(c->batch->arena, wanted * sizeof(pr__item *));
+        if (!larger)
+            return NULL;
+        for (uint32_t i = 0; i < count; i++)
+            larger[i] = lane->items[i];
+        lane->items = larger;
+        lane->item_capacity = wanted;
+    }
+    lane->items[count] = pr__arena_alloc(c->batch->arena, sizeof(pr__item));
+    return lane->items[count];
+}
+
+static const char SQL_BLOCKED[] =
+    "SELECT 1 FROM {p}_outbox_parked WHERE reader = ?1 AND tenant = ?2 AND key = ?3 AND log_id < "
+    "?4 AND (state <> 'dead' OR ?5) LIMIT 1";
+
+static pr_status look_blocked(pr__claimer *c, pr__item *item, pr_error *err)
+{
+    if (!c->parked || !item->message.key)
+        return PR_OK;
+    int64_t one = 0;
+    return pr__sqlite_int(&c->store->conn, SQL_BLOCKED, &one, &item->blocked, err, "ittii",
+                          c->batch->reader, item->message.tenant, item->message.key, item->log_id,
+                          (int64_t)(c->batch->order == PR_ORDER_HALT));
+}
+
+/* Take the message of the row in hand, whose columns are those of PR__MESSAGE_SELECT. */
+static pr_status choose(pr__claimer *c, pr__claim_lane *lane, int64_t id, sqlite3_stmt *stmt,
                         pr_error *err)
 {
+    uint64_t body_max = c->store->base.body_size_max;
+    pr__item *item = add_item(c, lane);
+    if (!item)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(pr__sqlite_read_next(stmt, 0, c->batch->arena, body_max, &c->memory, &item->message,
+                             &item->unreadable, err));
+    if (!item->message.destination)
+        item->message.destination = pr__sqlite_topic(
+            c->batch->arena, c->store->settings.default_transport, item->message.type);
+    if (!item->message.destination)
+        return pr__fail_nomem(err, ORIGIN);
+    item->log_id = id;
+    TRY(look_blocked(c, item, err));
     TRY(pr__id_list_add(&lane->chosen, c->batch->arena, id, err));
-    uint64_t size = (uint64_t)body_size;
+    uint64_t size = item->message.body_size_bytes;
+    c->bodies_left = c->bodies_left || (!item->message.body && size <= body_max);
     c->bytes_left -= size < c->bytes_left ? size : c->bytes_left;
     c->any = true;
     c->last_lane = lane->lane;
     return PR_OK;
 }
 
-static const char SQL_SIZE[] = "SELECT length(body) FROM {p}_outbox WHERE id = ?1";
+/* Bodies up to this size are read with their row, where they lie at hand. */
+#define BODY_AT_HAND 4096
+
+static int64_t body_at_hand(const pr__claimer *c)
+{
+    uint64_t max = c->store->base.body_size_max;
+    return max < BODY_AT_HAND ? (int64_t)max : BODY_AT_HAND;
+}
+
+#define COLUMN_TYPE        1
+#define COLUMN_DESTINATION 4
+#define COLUMN_SIZE        (PR__MESSAGE_SELECT_COUNT - 1)
+
+static const char SQL_KNOWN[] = "SELECT " PR__MESSAGE_SELECT " FROM {p}_outbox WHERE id = ?2";
+
+/* Look at one message that was claimed before; *ret_taken false: it does not fit any more. */
+static pr_status take_known_one(pr__claimer *c, pr__claim_lane *lane, int64_t id, bool *ret_taken,
+                                pr_error *err)
+{
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    *ret_taken = true;
+    TRY(pr__sqlite_query(&c->store->conn, SQL_KNOWN, &stmt, err, "ii", body_at_hand(c), id));
+    TRY(pr__sqlite_step(&c->store->conn, stmt, &row, err));
+    if (!row) /* somebody deleted it from the log */
+        return pr__id_list_add(&lane->lapsed, c->batch->arena, id, err);
+    *ret_taken = fits(c, sqlite3_column_int64(stmt, COLUMN_SIZE));
+    return *ret_taken ? choose(c, lane, id, stmt, err) : PR_OK;
+}
 
 /* Take up to max messages that were claimed before. */
 static pr_status take_known(pr__claimer *c, pr__claim_lane *lane, uint32_t max, pr_error *err)
@@ -125,18 +200,14 @@ static pr_status take_known(pr__claimer *c, pr__claim_lane *lane, uint32_t max, 
             c->limited = c->limited || c->count_left == 0;
             return PR_OK;
         }
-        int64_t id = lane->source_ids.ids[lane->cursor];
-        int64_t size = 0;
-        bool found = false;
-        TRY(pr__sqlite_int(&c->store->conn, SQL_SIZE, &size, &found, err, "i", id));
-        if (found && !fits(c, size))
+        bool taken = false;
+        uint32_t before = lane->chosen.count;
+        TRY(take_known_one(c, lane, lane->source_ids.ids[lane->cursor], &taken, err));
+        if (!taken)
             return PR_OK;
         lane->cursor++;
-        if (!found) { /* somebody deleted it from the log */
-            TRY(pr__id_list_add(&lane->lapsed, c->batch->arena, id, err));
+        if (lane->chosen.count == before)
             continue;
-        }
-        TRY(choose(c, lane, id, size, err));
         max--;
         c->count_left--;
         if (lane->single)
@@ -147,8 +218,17 @@ static pr_status take_known(pr__claimer *c, pr__claim_lane *lane, uint32_t max, 
     return PR_OK;
 }
 
-static const char SQL_FRESH[] = "SELECT id, length(body), destination, type FROM {p}_outbox WHERE "
-                                "lane = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+static const char SQL_FRESH[] = "SELECT " PR__MESSAGE_SELECT ", id FROM {p}_outbox WHERE lane = ?2 "
+                                "AND id > ?3 ORDER BY id LIMIT ?4";
+
+static bool takes(const pr__claimer *c, sqlite3_stmt *stmt)
+{
+    const char *destination = sqlite3_column_blob(stmt, COLUMN_DESTINATION);
+    const char *type = sqlite3_column_blob(stmt, COLUMN_TYPE);
+    return pr__sqlite_reader_takes(
+        c->store, destination, (size_t)sqlite3_column_bytes(stmt, COLUMN_DESTINATION),
+        type ? type : "", (size_t)sqlite3_column_bytes(stmt, COLUMN_TYPE));
+}
 
 /* Take up to max rows behind pos; rows that are not this reader's are passed over and count. */
 static pr_status take_fresh(pr__claimer *c, pr__claim_lane *lane, uint32_t max, pr_error *err)
@@ -160,8 +240,8 @@ static pr_status take_fresh(pr__claimer *c, pr__claim_lane *lane, uint32_t max, 
         return PR_OK;
     }
     AUTO_STMT stmt = NULL;
-    TRY(pr__sqlite_query(&c->store->conn, SQL_FRESH, &stmt, err, "iii", (int64_t)lane->lane,
-                         lane->pos, (int64_t)max));
+    TRY(pr__sqlite_query(&c->store->conn, SQL_FRESH, &stmt, err, "iiii", body_at_hand(c),
+                         (int64_t)lane->lane, lane->pos, (int64_t)max));
     for (uint32_t n = 0; n < max; n++) {
         bool row = false;
         TRY(pr__sqlite_step(&c->store->conn, stmt, &row, err));
@@ -169,15 +249,12 @@ static pr_status take_fresh(pr__claimer *c, pr__claim_lane *lane, uint32_t max, 
             lane->exhausted = true;
             return PR_OK;
         }
-        int64_t id = sqlite3_column_int64(stmt, 0);
-        int64_t size = sqlite3_column_int64(stmt, 1);
-        const char *destination = (const char *)sqlite3_column_text(stmt, 2);
-        const char *type = (const char *)sqlite3_column_text(stmt, 3);
-        if (!pr__sqlite_reader_takes(c->store, destination, type)) {
+        int64_t id = sqlite3_column_int64(stmt, PR__MESSAGE_SELECT_COUNT);
+        if (!takes(c, stmt)) {
             lane->passed++;
             c->last_lane = lane->lane;
-        } else if (fits(c, size)) {
-            TRY(choose(c, lane, id, size, err));
+        } else if (fits(c, sqlite3_column_int64(stmt, COLUMN_SIZE))) {
+            TRY(choose(c, lane, id, stmt, err));
         } else {
             lane->exhausted = true; /* for this claim */
             return PR_OK;
@@ -204,6 +281,17 @@ static pr_status take(pr__claimer *c, pr__claim_lane *lane, uint32_t max, pr_err
     return PR_OK;
 }
 
+static const char SQL_ANY_PARKED[] = "SELECT 1 FROM {p}_outbox_parked WHERE reader = ?1 LIMIT 1";
+
+static pr_status look_parked(pr__claimer *c, pr_error *err)
+{
+    int64_t one = 0;
+    if (c->batch->order == PR_ORDER_SKIP)
+        return PR_OK;
+    return pr__sqlite_int(&c->store->conn, SQL_ANY_PARKED, &one, &c->parked, err, "i",
+                          c->batch->reader);
+}
+
 /* Two passes over the lanes, from a place that moves on: in the first each lane may take its share
    of what is left, so that a busy lane starves no other; in the second the busy ones share the
    remainder. */
@@ -211,6 +299,7 @@ pr_status pr__claimer_choose(pr__claimer *c, pr_error *err)
 {
     const uint32_t lane_count = c->lane_count;
     pr_assert(lane_count > 0); /* the settings were checked when they were read */
+    TRY(look_parked(c, err));
     uint32_t start = c->store->next_lane % lane_count;
     uint32_t lanes_left = c->opt->lanes_max ? c->opt->lanes_max : lane_count;
     for (uint32_t i = 0; i < lane_count && lanes_left > 0; i++) {
@@ -317,42 +406,6 @@ pr_status pr__claimer_write(pr__claimer *c, pr_error *err)
     return PR_OK;
 }
 
-static const char SQL_MESSAGE[] = "SELECT " PR__MESSAGE_SELECT " FROM {p}_outbox WHERE id = ?2";
-static const char SQL_ANY_PARKED[] = "SELECT 1 FROM {p}_outbox_parked WHERE reader = ?1 LIMIT 1";
-static const char SQL_BLOCKED[] = "SELECT 1 FROM {p}_outbox_parked WHERE reader = ?1 AND tenant = "
-                                  "?2 AND key = ?3 AND log_id < ?4 "
-                                  "AND (state <> 'dead' OR ?5) LIMIT 1";
-
-static pr_status look_blocked(pr__claimer *c, pr__item *item, pr_error *err)
-{
-    if (!item->message.key)
-        return PR_OK;
-    int64_t one = 0;
-    return pr__sqlite_int(&c->store->conn, SQL_BLOCKED, &one, &item->blocked, err, "ittii",
-                          c->batch->reader, item->message.tenant, item->message.key, item->log_id,
-                          (int64_t)(c->batch->order == PR_ORDER_HALT));
-}
-
-static pr_status read_item(pr__claimer *c, pr__item *item, pr_error *err)
-{
-    AUTO_STMT stmt = NULL;
-    bool row = false;
-    TRY(pr__sqlite_query(&c->store->conn, SQL_MESSAGE, &stmt, err, "ii",
-                         (int64_t)c->store->base.body_size_max, item->log_id));
-    TRY(pr__sqlite_step(&c->store->conn, stmt, &row, err));
-    if (!row) {
-        item->message = (pr_message)PR_MESSAGE(.id = "", .type = "", .destination = "");
-        item->unreadable = "its row was deleted from the log";
-        return PR_OK;
-    }
-    TRY(pr__sqlite_read_message(stmt, 0, c->batch->arena, c->store->base.body_size_max,
-                                &item->message, &item->unreadable, err));
-    if (!item->message.destination)
-        item->message.destination = pr__sqlite_topic(
-            c->batch->arena, c->store->settings.default_transport, item->message.type);
-    return item->message.destination ? PR_OK : pr__fail_nomem(err, ORIGIN);
-}
-
 static void add_slice(pr__claimer *c, pr__claim_lane *lane)
 {
     pr__batch *batch = c->batch;
@@ -365,7 +418,7 @@ static void add_slice(pr__claimer *c, pr__claim_lane *lane)
     memcpy(slice->token, lane->head.token, sizeof slice->token);
     for (uint32_t i = 0; i < lane->chosen.count; i++) {
         pr__item *item = &batch->items[batch->item_count++];
-        item->log_id = lane->chosen.ids[i];
+        *item = *lane->items[i];
         item->lane = lane->lane;
         item->slice = batch->slice_count;
         item->suspicion = pr__suspect_list_get(&lane->head.suspects, item->log_id);
@@ -395,29 +448,40 @@ static pr_status lay_out(pr__claimer *c, pr_error *err)
     return PR_OK;
 }
 
-static pr_status read_items(pr__claimer *c, pr_error *err)
+static const char SQL_BODY[] = "SELECT body FROM {p}_outbox WHERE id = ?1";
+
+static pr_status read_body(pr__claimer *c, pr__item *item, pr_error *err)
 {
-    pr__batch *batch = c->batch;
-    int64_t one = 0;
-    bool parked = false;
-    if (batch->order != PR_ORDER_SKIP)
-        TRY(pr__sqlite_int(&c->store->conn, SQL_ANY_PARKED, &one, &parked, err, "i",
-                           batch->reader));
-    for (uint32_t i = 0; i < batch->item_count; i++) {
-        TRY(read_item(c, &batch->items[i], err));
-        if (parked)
-            TRY(look_blocked(c, &batch->items[i], err));
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    pr_message *message = &item->message;
+    TRY(pr__sqlite_query(&c->store->conn, SQL_BODY, &stmt, err, "i", item->log_id));
+    TRY(pr__sqlite_step(&c->store->conn, stmt, &row, err));
+    const void *body = row ? sqlite3_column_blob(stmt, 0) : NULL;
+    if (!row || (uint64_t)sqlite3_column_bytes(stmt, 0) != message->body_size_bytes) {
+        item->unreadable = "its row was deleted from the log, or its body was changed";
+        return PR_OK;
     }
+    if (body)
+        message->body = pr__arena_memdup(c->batch->arena, body, (size_t)message->body_size_bytes);
+    return message->body ? PR_OK : pr__fail_nomem(err, ORIGIN);
+}
+
+static pr_status read_bodies(pr__claimer *c, pr_error *err)
+{
+    for (uint32_t i = 0; i < c->batch->item_count; i++)
+        if (!c->batch->items[i].message.body && !c->batch->items[i].unreadable)
+            TRY(read_body(c, &c->batch->items[i], err));
     return PR_OK;
 }
 
 pr_status pr__claimer_read(pr__claimer *c, pr_error *err)
 {
     TRY(lay_out(c, err));
-    if (c->batch->item_count == 0)
+    if (!c->bodies_left)
         return PR_OK;
     TRY(pr__sqlite_begin(&c->store->conn, /* write= */ false, err));
-    return pr__sqlite_end(&c->store->conn, read_items(c, err), err);
+    return pr__sqlite_end(&c->store->conn, read_bodies(c, err), err);
 }
 
 static const char SQL_ANY_FRESH[] = "SELECT 1 FROM {p}_outbox WHERE lane = ?1 AND id > ?2 LIMIT 1";

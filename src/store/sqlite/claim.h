@@ -6,6 +6,7 @@
 #define PR_STORE_SQLITE_CLAIM_H
 
 #include "store/sqlite/journal.h"
+#include "store/sqlite/row.h"
 #include "store/sqlite/store.h"
 
 /* Where the messages of a slice come from. */
@@ -31,6 +32,8 @@ typedef struct pr__claim_lane {
     uint32_t cursor; /* TAKEOVER, REST: how many of source_ids were looked at */
     pr__id_list source_ids;
     pr__id_list chosen;
+    pr__item **items; /* the messages of chosen, in the same order */
+    uint32_t item_capacity;
     pr__id_list lapsed; /* source ids whose row is gone from the log */
     int64_t pos;
     uint32_t passed;
@@ -47,6 +50,9 @@ typedef struct pr__claimer {
     int64_t now;
     uint32_t count_left;
     uint64_t bytes_left;
+    pr__row_memory memory;
+    bool parked;        /* the reader has parked rows: one may block */
+    bool bodies_left;   /* large bodies are to be read after the commit */
     bool any;           /* a message was chosen: the first may be of any size */
     bool limited;       /* a limit was hit */
     uint32_t last_lane; /* the last one that gave something */
@@ -66,7 +72,8 @@ pr_status pr__claimer_begin(pr__sqlite_store *store, int64_t reader, const pr__c
 pr_status pr__claimer_choose(pr__claimer *claimer, pr_error *err);
 /* Write the journal rows of lanes that chose, moved or were settled. */
 pr_status pr__claimer_write(pr__claimer *claimer, pr_error *err);
-/* After the commit: read the messages and what blocks them into the batch. */
+/* After the commit: lay the batch out and read the large bodies, which must not lengthen the time
+   that other writers wait. */
 pr_status pr__claimer_read(pr__claimer *claimer, pr_error *err);
 /* Is there a slice to hand out, or did the claim at least pass rows? */
 bool pr__claimer_found(const pr__claimer *claimer);

@@ -157,6 +157,7 @@ static pr_status prepare(migrator *m, pr_error *err)
                         "bytes",
                         transport, PR__SQLITE_TRANSPORT_SIZE - 1);
     pr__sqlite_conn *conn = &m->store->conn;
+    TRY(pr__sqlite_schema_encoding(m->store, err));
     TRY(pr__sqlite_schema_version(conn, &m->version, err));
     if (m->version > pr__sqlite_migration_count)
         return pr__sqlite_schema_newer(m->store, m->version, err);

@@ -92,27 +92,35 @@ pr_status pr__sqlite_reader_load(pr__sqlite_store *store, int64_t reader, pr_ord
     return load_filter(store, reader, err);
 }
 
-static bool is_local(const char *address)
+#define LOCAL_PREFIX PR_TRANSPORT_LOCAL "://"
+
+static bool starts_local(const char *address, size_t size)
 {
-    return pr__text_starts_with(address, PR_TRANSPORT_LOCAL "://");
+    return size >= sizeof LOCAL_PREFIX - 1 &&
+           memcmp(address, LOCAL_PREFIX, sizeof LOCAL_PREFIX - 1) == 0;
+}
+
+static bool is_in_filter(const pr__sqlite_filter *filter, const char *address, size_t size)
+{
+    for (size_t i = 0; i < filter->count; i++)
+        if (strlen(filter->destinations[i]) == size &&
+            memcmp(filter->destinations[i], address, size) == 0)
+            return true;
+    return false;
 }
 
 bool pr__sqlite_reader_takes(const pr__sqlite_store *store, const char *destination,
-                             const char *type)
+                             size_t destination_size, const char *type, size_t type_size)
 {
     const char *transport = store->settings.default_transport;
     if (store->filter.reader == PR_READER_RELAY)
-        return destination ? !is_local(destination)
+        return destination ? !starts_local(destination, destination_size)
                            : !pr__text_equal(transport, PR_TRANSPORT_LOCAL);
-    char topic[PR_DESTINATION_SIZE_MAX + 1];
-    if (!destination) {
-        pr__format(topic, sizeof topic, "%s://topic/%s", transport, type ? type : "");
-        destination = topic;
-    }
-    for (size_t i = 0; i < store->filter.count; i++)
-        if (strcmp(store->filter.destinations[i], destination) == 0)
-            return true;
-    return false;
+    if (destination)
+        return is_in_filter(&store->filter, destination, destination_size);
+    char topic[PR__SQLITE_TRANSPORT_SIZE + sizeof "://topic/" + PR_TYPE_SIZE_MAX];
+    pr__format(topic, sizeof topic, "%s://topic/%.*s", transport, (int)type_size, type);
+    return is_in_filter(&store->filter, topic, strlen(topic));
 }
 
 static const char SQL_LANE_LOST[] =

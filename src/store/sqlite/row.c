@@ -18,7 +18,9 @@
 
 typedef struct row_reader {
     sqlite3_stmt *stmt;
+    int first;
     pr__arena *arena;
+    pr__row_memory *memory;
     bool failed;            /* out of memory */
     const char *unreadable; /* the first thing that was wrong */
 } row_reader;
@@ -34,16 +36,9 @@ static void complain(row_reader *reader, const char *what, const char *why)
         reader->failed = true;
 }
 
-static const char *read_text(row_reader *reader, int column, const char *name, const char *fallback)
+static const char *keep_text(row_reader *reader, const char *text, size_t size, const char *name,
+                             const char *fallback)
 {
-    if (sqlite3_column_type(reader->stmt, column) == SQLITE_NULL)
-        return NULL;
-    const char *text = (const char *)sqlite3_column_text(reader->stmt, column);
-    size_t size = (size_t)sqlite3_column_bytes(reader->stmt, column);
-    if (!text) {
-        reader->failed = true;
-        return fallback;
-    }
     if (memchr(text, '\0', size)) {
         complain(reader, name, "holds a NUL character");
         return fallback;
@@ -56,6 +51,30 @@ static const char *read_text(row_reader *reader, int column, const char *name, c
     if (!copy)
         reader->failed = true;
     return copy;
+}
+
+/* The bytes are taken as they are: the encoding is UTF-8 (checked when a store is opened), and
+   asking for text would make a copy of each only to put a NUL behind it. */
+static const char *read_text(row_reader *reader, int column, const char *name, const char *fallback)
+{
+    if (sqlite3_column_type(reader->stmt, column) == SQLITE_NULL)
+        return NULL;
+    const char *text = sqlite3_column_blob(reader->stmt, column);
+    size_t size = (size_t)sqlite3_column_bytes(reader->stmt, column);
+    if (size == 0)
+        return "";
+    if (!text) {
+        reader->failed = true;
+        return fallback;
+    }
+    const char **before = &reader->memory->texts[column - reader->first];
+    size_t *size_before = &reader->memory->sizes[column - reader->first];
+    if (*before && *size_before == size && memcmp(*before, text, size) == 0)
+        return *before;
+    const char *kept = keep_text(reader, text, size, name, fallback);
+    *before = kept != fallback ? kept : NULL;
+    *size_before = size;
+    return kept;
 }
 
 static void read_body(row_reader *reader, int column, uint64_t size_max, pr_message *message)
@@ -85,7 +104,16 @@ pr_status pr__sqlite_read_message(sqlite3_stmt *stmt, int first, pr__arena *aren
                                   uint64_t body_size_max, pr_message *ret_message,
                                   const char **ret_unreadable, pr_error *err)
 {
-    row_reader reader = {.stmt = stmt, .arena = arena};
+    pr__row_memory none = {{NULL}, {0}};
+    return pr__sqlite_read_next(stmt, first, arena, body_size_max, &none, ret_message,
+                                ret_unreadable, err);
+}
+
+pr_status pr__sqlite_read_next(sqlite3_stmt *stmt, int first, pr__arena *arena,
+                               uint64_t body_size_max, pr__row_memory *memory,
+                               pr_message *ret_message, const char **ret_unreadable, pr_error *err)
+{
+    row_reader reader = {.stmt = stmt, .first = first, .arena = arena, .memory = memory};
     pr_message message = {.size = (uint32_t)sizeof message};
     int at = first;
     message.id = read_text(&reader, at++, "message_id", "");

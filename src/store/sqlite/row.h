@@ -30,6 +30,13 @@
 /* The same without the body, for lists. ?1 is not used. */
 #define PR__MESSAGE_SELECT_NO_BODY PR__MESSAGE_HEAD ", NULL, occurred_at, expires_at, length(body)"
 
+/* The texts of the row that was read before, in the same arena: rows repeat their type, content
+   type, destination and source, and what is equal is neither checked nor copied again. */
+typedef struct pr__row_memory {
+    const char *texts[PR__MESSAGE_SELECT_COUNT];
+    size_t sizes[PR__MESSAGE_SELECT_COUNT];
+} pr__row_memory;
+
 /*
  * Read a message from columns [first, first + 17) into the arena. Text that cannot be a message's
  * (invalid UTF-8, a NUL inside) is read as "" or NULL, and *ret_unreadable (else NULL) says what is
@@ -39,6 +46,12 @@
 pr_status pr__sqlite_read_message(sqlite3_stmt *stmt, int first, pr__arena *arena,
                                   uint64_t body_size_max, pr_message *ret_message,
                                   const char **ret_unreadable, pr_error *err);
+
+/* The same with what the row before has left, for many rows into one arena; {0} at first. A body
+   that was left out though it is not over body_size_max is NULL: it is for the caller to load. */
+pr_status pr__sqlite_read_next(sqlite3_stmt *stmt, int first, pr__arena *arena,
+                               uint64_t body_size_max, pr__row_memory *memory,
+                               pr_message *ret_message, const char **ret_unreadable, pr_error *err);
 
 /* Bind the 16 columns at ?first, ?first + 1, …; the message is borrowed until the reset. A NULL
    tenant is bound as "", times that are 0 as NULL where the column allows it. */

@@ -39,6 +39,19 @@ pr_status pr__sqlite_schema_newer(const pr__sqlite_store *store, uint32_t versio
                     version, store->path, pr__sqlite_migration_count);
 }
 
+static const char SQL_ENCODING[] = "SELECT encoding <> 'UTF-8' FROM pragma_encoding";
+
+pr_status pr__sqlite_schema_encoding(pr__sqlite_store *store, pr_error *err)
+{
+    int64_t other = 0;
+    TRY(pr__sqlite_int(&store->conn, SQL_ENCODING, &other, NULL, err, ""));
+    if (other)
+        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                        "'%s' holds its texts in UTF-16: a store needs a database in UTF-8",
+                        store->path);
+    return PR_OK;
+}
+
 static pr_status check_version(pr__sqlite_store *store, pr_error *err)
 {
     uint32_t version = 0;
@@ -222,6 +235,7 @@ pr_status pr__sqlite_check(pr_store *base, pr_error *err)
     pr__sqlite_store *store = pr__sqlite_store_of(base);
     TRY(pr__sqlite_ready(store, err));
     TRY(check_version(store, err));
+    TRY(pr__sqlite_schema_encoding(store, err));
     sqlite3 *model = NULL;
     pr_status status = PR_OK;
     if (sqlite3_open_v2(":memory:", &model, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
