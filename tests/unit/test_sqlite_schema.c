@@ -171,8 +171,8 @@ static void test_view_plan(void **state)
 {
     (void)state;
     static const char *const queries[] = {
-        "EXPLAIN QUERY PLAN SELECT state, count(*) FROM postroom_outbox_state WHERE reader = 1 "
-        "GROUP BY state",
+        ("EXPLAIN QUERY PLAN SELECT state, count(*) FROM postroom_outbox_state WHERE reader = 1 "
+         "GROUP BY state"),
         "EXPLAIN QUERY PLAN SELECT * FROM postroom_outbox_state",
         "EXPLAIN QUERY PLAN SELECT * FROM postroom_outbox_state WHERE message_id = ?1",
     };
