@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "base/time.h"
 
@@ -136,6 +137,26 @@ void bench_fill(pr_store *store, uint64_t count, uint64_t keys)
         bench_check(pr_unit_commit(unit, NULL, &err), &err, "commit");
         pr_unit_free(unit);
     }
+}
+
+void bench_fill_large(pr_store *store, uint64_t count, uint64_t body_size)
+{
+    pr_error err = PR_ERROR_INIT;
+    char *body = pr__alloc((size_t)body_size);
+    if (!body)
+        bench_fail("make a body", "out of memory");
+    for (uint64_t i = 0; i < count;) {
+        pr_unit *unit = NULL;
+        bench_check(pr_unit_begin(store, &unit, &err), &err, "begin");
+        for (int n = 0; n < 8 && i < count; n++, i++) {
+            pr_message message =
+                PR_MESSAGE(.type = BENCH_TYPE, .body = body, .body_size_bytes = body_size);
+            bench_check(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
+        }
+        bench_check(pr_unit_commit(unit, NULL, &err), &err, "commit");
+        pr_unit_free(unit);
+    }
+    pr__free(body);
 }
 
 void bench_bare_fill(sqlite3 *db, uint64_t count, uint64_t keys)

@@ -41,6 +41,8 @@ pr_message bench_message(uint64_t i, uint64_t keys, const void *body, char key[3
 
 /* Enqueue count messages, 1,000 a transaction. */
 void bench_fill(pr_store *store, uint64_t count, uint64_t keys);
+/* The same with bodies of another size, 8 a transaction. */
+void bench_fill_large(pr_store *store, uint64_t count, uint64_t body_size);
 void bench_bare_fill(sqlite3 *db, uint64_t count, uint64_t keys);
 
 double bench_seconds(void); /* monotonic */

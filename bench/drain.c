@@ -199,17 +199,26 @@ static double child_peak_mib(const char *path)
     return (double)usage.ru_maxrss / 1024;
 }
 
-void bench_memory(const bench_options *opt, bench_report *report)
+/* A relay's peak on a backlog of count bodies of one size; 0 = small ones. */
+static void memory_of(bench_report *report, const char *name, uint64_t count, uint64_t body_size)
 {
     bench_folder folder = bench_folder_make();
     double peak[1];
     char path[300];
     pr__format(path, sizeof path, "%s/memory.db", folder.path);
     pr_store *store = bench_store_open(path);
-    bench_fill(store, opt->messages * 2, 10000);
+    if (body_size)
+        bench_fill_large(store, count, body_size);
+    else
+        bench_fill(store, count, 10000);
     pr_store_free(store);
     peak[0] = child_peak_mib(path);
-    bench_report_add(report, "relay's peak memory, small bodies", "MiB", "-", peak, NULL, 1,
-                     BENCH_AT_MOST, 32);
+    bench_report_add(report, name, "MiB", "-", peak, NULL, 1, BENCH_AT_MOST, 32);
     bench_folder_remove(&folder);
+}
+
+void bench_memory(const bench_options *opt, bench_report *report)
+{
+    memory_of(report, "relay's peak memory, small bodies", opt->messages * 2, 0);
+    memory_of(report, "relay's peak memory, 1 MiB bodies", 200, PR_BODY_SIZE_DEFAULT);
 }
