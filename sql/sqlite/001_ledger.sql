@@ -23,16 +23,13 @@ CREATE TABLE {p}_outbox (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     lane           INTEGER NOT NULL GENERATED ALWAYS AS (
         (CASE WHEN key IS NULL THEN id ELSE
-            (((ifnull(unicode(substr(key, -1, 1)), 0)
-             + ifnull(unicode(substr(key, -2, 1)), 0) * 10
-             + ifnull(unicode(substr(key, -3, 1)), 0) * 131
-             + ifnull(unicode(substr(key, -4, 1)), 0) * 1453
-             + ifnull(unicode(substr(key, -5, 1)), 0) * 15991
-             + ifnull(unicode(substr(key, -6, 1)), 0) * 175919
-             + ifnull(unicode(substr(key, -7, 1)), 0) * 1935127
-             + ifnull(unicode(substr(key, -8, 1)), 0) * 21286409
+            (((ifnull((((unicode(substr(key, -5)) * 11
+                       + unicode(substr(key, -4))) * 11
+                      + unicode(substr(key, -3))) * 11
+                     + unicode(substr(key, -2))) * 11
+                    + unicode(substr(key, -1)), 0)
              + length(key) * 7) & 2147483647) * 1640531527) >> 19
-         END) & {mask}) VIRTUAL,
+         END) & {mask}) VIRTUAL,  -- of a key its last five characters and its length
     message_id     TEXT NOT NULL
         CONSTRAINT message_id_is_a_lower_case_uuid CHECK (
             message_id GLOB '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
