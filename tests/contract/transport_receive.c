@@ -331,7 +331,7 @@ void case_no_more_than_the_prefetch_is_in_hand(void **state)
 void case_closing_gives_back_what_is_in_hand(void **state)
 {
     fixture *fix = *state;
-    pr_subscription *first = subscribe(fix, transport_at(fix, 0), "billing", 10);
+    pr_subscription *first = subscribe(fix, transport_at(fix, 0), "billing", 12);
     post *run = &fix->posts[0];
     for (size_t i = 0; i < 12; i++)
         post_to(fix, "in/billing", i < 6 ? NULL : "k");
