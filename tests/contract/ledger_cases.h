@@ -39,6 +39,9 @@
     X(claim_renew, )                                                                               \
     X(claim_rest, lane)                                                                            \
     X(claim_takeover_keeps_rest, lane)                                                             \
+    X(claim_rest_in_order, lane)                                                                   \
+    X(claim_takeovers_forgotten, lane)                                                             \
+    X(claim_lanes_in_turn, )                                                                       \
     X(claim_settle_and_next, lane)                                                                 \
     X(claim_partly_fenced, )                                                                       \
     X(claim_isolates_killer, lane)                                                                 \
@@ -49,6 +52,8 @@
     X(parked_uncharged_count, lane)                                                                \
     X(parked_hold, )                                                                               \
     X(parked_dead_head, )                                                                          \
+    X(parked_dead_alone, )                                                                         \
+    X(parked_younger_blocks_nothing, )                                                             \
     X(parked_blocks_takeover_and_rest, )                                                           \
     X(parked_blocks_tenant_and_reader, )                                                           \
     X(parked_operator_hold, )                                                                      \
@@ -57,6 +62,9 @@
     X(parked_lost, )                                                                               \
     X(parked_isolates_killer, )                                                                    \
     X(parked_many_keys, )                                                                          \
+    X(parked_suspect_alone, )                                                                      \
+    X(parked_runs_share, )                                                                         \
+    X(parked_dead_within_run, )                                                                    \
     X(delayed, )                                                                                   \
     X(reader_relay_passes_local, )                                                                 \
     X(reader_default_local, )                                                                      \

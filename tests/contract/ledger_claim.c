@@ -432,6 +432,57 @@ void case_claim_takeover_keeps_rest(void **state)
     assert_int_equal(next, 7);
 }
 
+/* What goes back to rest beside what is there keeps the order, and is pending in the view. */
+void case_claim_rest_in_order(void **state)
+{
+    fixture *fix = *state;
+    post_many(fix, 6, TO_BROKER, "k");
+    pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
+    settle_free(fix, store_at(fix, 0), batch); /* all open: all in rest */
+    batch = claim_some(fix, store_at(fix, 0), 1, 2);
+    settle_free(fix, store_at(fix, 0), batch);
+    assert_int_equal(in_state(fix, 1, "pending"), 6);
+    batch = claim_some(fix, store_at(fix, 0), 1, 10);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(number_of(&batch->items[i]), i + 1);
+    pr__batch_free(batch);
+}
+
+/* Takeovers count without a settle between them: a holder that gave its slice back did not die. */
+void case_claim_takeovers_forgotten(void **state)
+{
+    fixture *fix = *state;
+    post_many(fix, 3, TO_BROKER, NULL);
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t attempt = 0; attempt < 3; attempt++) {
+            pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
+            assert_int_equal(batch->item_count, 3);
+            assert_int_equal(batch->slices[0].attempt, attempt);
+            if (attempt == 2)
+                settle(fix, store_at(fix, 0), batch);
+            else
+                pass_ms(fix, LEASE_MS); /* it dies */
+            pr__batch_free(batch);
+        }
+    }
+}
+
+/* Claims that are too small for all lanes begin with another lane each time. */
+void case_claim_lanes_in_turn(void **state)
+{
+    fixture *fix = *state;
+    bool seen[16] = {false};
+    post_many(fix, 160, TO_BROKER, NULL);
+    for (int i = 0; i < 16; i++) {
+        pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 1);
+        assert_int_equal(batch->item_count, 1);
+        assert_false(seen[batch->items[0].lane]);
+        seen[batch->items[0].lane] = true;
+        set_all(batch, PR__RESULT_PUBLISHED);
+        settle_free(fix, store_at(fix, 0), batch);
+    }
+}
+
 void case_claim_settle_and_next(void **state)
 {
     fixture *fix = *state;

@@ -205,6 +205,39 @@ void case_parked_dead_head(void **state)
     }
 }
 
+/* Nothing but a dead message stands there: under halt it blocks, under hold its key is free. */
+void case_parked_dead_alone(void **state)
+{
+    fixture *fix = *state;
+    static const pr_order orders[] = {PR_ORDER_HOLD, PR_ORDER_HALT};
+    post(fix, TO_BROKER, "k");
+    one_ends(fix, 1, PR__RESULT_DEAD, PR__RESULT_OPEN);
+    post(fix, TO_BROKER, "k");
+    for (size_t i = 0; i < COUNT_OF(orders); i++) {
+        set_order(fix, orders[i]);
+        pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
+        assert_true(batch->items[0].blocked == (orders[i] == PR_ORDER_HALT));
+        set_all(batch, PR__RESULT_OPEN);
+        batch->items[0].blocked = false; /* so that close sends it to rest */
+        settle_free(fix, store_at(fix, 0), batch);
+    }
+}
+
+/* Only what is older blocks: a younger one was parked while the order did not matter. */
+void case_parked_younger_blocks_nothing(void **state)
+{
+    fixture *fix = *state;
+    set_order(fix, PR_ORDER_SKIP);
+    post_many(fix, 2, TO_BROKER, "k");
+    one_ends(fix, 2, PR__RESULT_FAILED, PR__RESULT_LOST);
+    set_order(fix, PR_ORDER_HOLD);
+    pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
+    assert_int_equal(batch->item_count, 1);
+    assert_int_equal(number_of(&batch->items[0]), 1);
+    assert_false(batch->items[0].blocked);
+    pr__batch_free(batch);
+}
+
 /* What blocks is looked up again for what was claimed before. */
 void case_parked_blocks_takeover_and_rest(void **state)
 {
@@ -373,6 +406,71 @@ void case_parked_isolates_killer(void **state)
     assert_true(crashes == 3);
     assert_int_equal(count(fix, "SELECT attempts FROM {t}outbox_parked"), 1);
     assert_int_equal(count(fix, "SELECT takeovers FROM {t}outbox_parked"), 0);
+}
+
+/* A row that was taken over before goes alone: others that are due are not put at risk with it. */
+void case_parked_suspect_alone(void **state)
+{
+    fixture *fix = *state;
+    post(fix, TO_BROKER, NULL);
+    pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
+    set_all(batch, PR__RESULT_DEFERRED);
+    settle_free(fix, store_at(fix, 0), batch);
+    for (int crash = 0; crash < 2; crash++) {
+        pr__batch_free(claim_parked(fix, store_at(fix, 0), 1, 10)); /* its holder dies */
+        pass_ms(fix, LEASE_MS);
+    }
+    post(fix, TO_BROKER, NULL);
+    batch = claim_some(fix, store_at(fix, 0), 1, 10);
+    set_all(batch, PR__RESULT_DEFERRED);
+    settle_free(fix, store_at(fix, 0), batch);
+    batch = claim_parked(fix, store_at(fix, 0), 1, 10);
+    assert_int_equal(batch->item_count, 1);
+    assert_int_equal(number_of(&batch->items[0]), 1);
+    assert_true(batch->more);
+    pr__batch_free(batch);
+    batch = claim_parked(fix, store_at(fix, 1), 1, 10);
+    assert_int_equal(number_of(&batch->items[0]), 2);
+    pr__batch_free(batch);
+}
+
+/* Runs of several keys share a batch: a long one leaves room for the others. */
+void case_parked_runs_share(void **state)
+{
+    fixture *fix = *state;
+    static const char *const keys[] = {"a", "b"};
+    for (size_t i = 0; i < 2; i++)
+        post_many(fix, 10, TO_BROKER, keys[i]);
+    pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 100);
+    item_of(batch, 1)->result = PR__RESULT_DEAD;
+    item_of(batch, 11)->result = PR__RESULT_DEAD;
+    assert_int_equal(settle_free(fix, store_at(fix, 0), batch).held, 18);
+    batch = claim_parked(fix, store_at(fix, 0), 1, 8);
+    uint32_t of_a = 0;
+    for (uint32_t i = 0; i < batch->item_count; i++)
+        of_a += strcmp(batch->items[i].message.key, keys[0]) == 0;
+    assert_true(batch->item_count <= 8 && batch->more);
+    assert_true(of_a >= 1 && of_a <= 4 && batch->item_count > of_a);
+    pr__batch_free(batch);
+}
+
+/* A dead message in the middle of a run ends it under halt, and is passed over under hold. */
+void case_parked_dead_within_run(void **state)
+{
+    fixture *fix = *state;
+    set_order(fix, PR_ORDER_SKIP);
+    post_many(fix, 3, TO_BROKER, "k");
+    one_ends(fix, 2, PR__RESULT_DEAD, PR__RESULT_DEFERRED);
+    set_order(fix, PR_ORDER_HALT);
+    pr__batch *batch = claim_parked(fix, store_at(fix, 0), 1, 10);
+    assert_int_equal(batch->item_count, 1);
+    assert_int_equal(number_of(&batch->items[0]), 1);
+    settle_free(fix, store_at(fix, 0), batch); /* given back */
+    set_order(fix, PR_ORDER_HOLD);
+    batch = claim_parked(fix, store_at(fix, 0), 1, 10);
+    assert_int_equal(batch->item_count, 2);
+    assert_int_equal(number_of(&batch->items[1]), 3);
+    pr__batch_free(batch);
 }
 
 void case_parked_many_keys(void **state)

@@ -11,6 +11,7 @@ void case_reader_relay_passes_local(void **state)
     assert_int_equal(batch->item_count, 0); /* passed over, and pos has moved */
     assert_int_equal(batch->passed_count, 5);
     pr__batch_free(batch);
+    assert_int_equal(count(fix, "SELECT sum(passed) FROM {t}outbox_claim WHERE reader = 1"), 5);
     assert_null(claim(fix, store_at(fix, 0), 1, 10));
     post(fix, NULL, NULL); /* 6: the default transport is `database` */
     batch = claim_some(fix, store_at(fix, 0), 1, 10);

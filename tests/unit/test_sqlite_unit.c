@@ -261,6 +261,42 @@ static void test_texts_stay_texts(void **state)
     pr__batch_free(batch);
 }
 
+/* A large body is read after the claim's commit, whether it is claimed fresh or taken over. */
+static void test_large_bodies(void **state)
+{
+    bench *b = *state;
+    static char body[300000];
+    static const uint32_t sizes[] = {0, 1, 4096, 4097, sizeof body};
+    pr_error err = PR_ERROR_INIT;
+    for (size_t i = 0; i < sizeof body; i++)
+        body[i] = (char)(i * 31 + i / 251);
+    pr_unit *unit = begin(b);
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        pr_message message = message_of("k");
+        message.body = body;
+        message.body_size_bytes = sizes[i];
+        check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
+    }
+    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
+    pr_unit_free(unit);
+    for (int again = 0; again < 2; again++) {
+        pr__claim_options opt = {
+            .reader = 1, .lease_ms = 1, .batch_max = 10, .bytes_max = 10000000};
+        pr__batch *batch = NULL;
+        while (!batch) /* until the lease of the first has run out */
+            check_ok(pr__store_claim(b->store, &opt, &batch, &err), &err, "claim");
+        assert_int_equal(batch->item_count, COUNT_OF(sizes));
+        for (uint32_t i = 0; i < batch->item_count; i++) {
+            const pr_message *got = &batch->items[i].message;
+            assert_null(batch->items[i].unreadable);
+            assert_int_equal(got->body_size_bytes, sizes[i]);
+            assert_non_null(got->body);
+            assert_memory_equal(got->body, body, sizes[i]);
+        }
+        pr__batch_free(batch);
+    }
+}
+
 static void test_begin_refused(void **state)
 {
     bench *b = *state;
@@ -323,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_or_rollback, setup, teardown),
         cmocka_unit_test_setup_teardown(test_texts_stay_texts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_large_bodies, setup, teardown),
         cmocka_unit_test_setup_teardown(test_begin_refused, setup, teardown),
 #ifdef PR_FAULT_POINTS
         cmocka_unit_test_setup_teardown(test_commit_unknown, setup, teardown),
