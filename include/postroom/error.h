@@ -47,6 +47,17 @@ PR_BEGIN_DECLS
  */
 PR_API void pr_error_clear(pr_error *err);
 
+/**
+ * Fill an error object, for codecs, transports and other code that the library calls: nothing
+ * happens when it holds a failure already. The text is made one line of valid UTF-8.
+ *
+ * Shape   returns status, so that `return pr_error_set(err, …)` tells the caller.
+ * Owner   err is the caller's; NULL is allowed.
+ * Since   0.1
+ */
+PR_API pr_status pr_error_set(pr_error *err, pr_status status, pr_retry retry, const char *origin,
+                              const char *format, ...) PR_PRINTF(5, 6);
+
 PR_END_DECLS
 
 #endif

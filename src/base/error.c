@@ -112,6 +112,18 @@ pr_status(pr__fail_retry)(pr_error *err, pr_status status, pr_retry retry, const
     return status;
 }
 
+pr_status pr_error_set(pr_error *err, pr_status status, pr_retry retry, const char *origin,
+                       const char *format, ...)
+{
+    if (status == PR_OK || !format)
+        return status;
+    va_list args;
+    va_start(args, format);
+    fail_va(err, status, retry, origin ? origin : "", format, args);
+    va_end(args);
+    return status;
+}
+
 pr_status(pr__fail_nomem)(pr_error *err, const char *origin)
 {
     return pr__fail_retry(err, PR_E_NOMEM, PR_RETRY_SAME, origin, "out of memory");

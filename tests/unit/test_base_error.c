@@ -121,6 +121,23 @@ static void test_every_status_has_its_own_name(void **state)
     assert_string_equal(pr_status_text(PR_E_NOT_FOUND), "not-found");
 }
 
+static void test_hosts_fill_errors_too(void **state)
+{
+    (void)state;
+    pr_error err = PR_ERROR_INIT;
+    assert_int_equal(pr_error_set(&err, PR_OK, PR_RETRY_NEVER, "codec", "nothing"), PR_OK);
+    assert_string_equal(err.message, "");
+    assert_int_equal(pr_error_set(NULL, PR_E_BUSY, PR_RETRY_SAME, NULL, "x"), PR_E_BUSY);
+    assert_int_equal(pr_error_set(&err, PR_E_BACKEND, PR_RETRY_RECONNECT, NULL, "line %d\nof", 1),
+                     PR_E_BACKEND);
+    assert_int_equal(err.status, PR_E_BACKEND);
+    assert_int_equal(err.retry, PR_RETRY_RECONNECT);
+    assert_string_equal(err.origin, "");
+    assert_string_equal(err.message, "line 1 of");
+    assert_int_equal(pr_error_set(&err, PR_E_LIMIT, PR_RETRY_NEVER, "codec", "second"), PR_E_LIMIT);
+    assert_string_equal(err.message, "line 1 of"); /* the first failure wins */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_one_line),
         cmocka_unit_test(test_long_texts_are_cut_at_a_code_point),
         cmocka_unit_test(test_every_status_has_its_own_name),
+        cmocka_unit_test(test_hosts_fill_errors_too),
     };
     return RUN_TESTS(tests);
 }
