@@ -24,9 +24,13 @@ MODULES = {
     "store/postgres": (["base", "port"], ["libpq-fe.h"], ["pq"]),
     "transport/memory": (["base", "port"], [], []),
     "transport/database": (["base", "port"], [], []),
+    "transport/amqp": (["base", "port"], ["jansson.h", "amqp.h", "amqp_framing.h",
+                                          "amqp_tcp_socket.h", "amqp_ssl_socket.h"],
+                       ["jansson", "rabbitmq"]),
     "ops": (["base", "port", "core"], ["jansson.h"], ["jansson"]),
 }
-BACKEND_HEADERS = ["sodium.h", "jansson.h", "sqlite3.h", "libpq-fe.h", "amqp.h", "microhttpd.h",
+BACKEND_HEADERS = ["sodium.h", "jansson.h", "sqlite3.h", "libpq-fe.h", "amqp.h", "amqp_framing.h",
+                   "amqp_tcp_socket.h", "amqp_ssl_socket.h", "microhttpd.h",
                    "libsmartcols.h", "libsmartcols/libsmartcols.h"]
 BASE_PUBLIC = ["error.h", "export.h", "limits.h", "status.h"]  # base knows nothing of messages
 # The library prints nothing, ends nothing and changes nothing of its process.

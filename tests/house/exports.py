@@ -48,7 +48,7 @@ def seeded(tool, cc):
         (root / "include" / "postroom").mkdir(parents=True)
         (root / "lib").mkdir()
         (root / "include" / "postroom" / "text.h").write_text(HEADER, encoding="utf-8")
-        for adapter in ("postgres", "sqlite"):
+        for adapter in ("amqp", "postgres", "sqlite"):
             (root / "include" / "postroom" / f"{adapter}.h").write_text("", encoding="utf-8")
             (root / "lib" / f"libpostroom-{adapter}.map").write_text(MAP.format(""),
                                                                      encoding="utf-8")
