@@ -70,7 +70,8 @@ void rabbitmq_server_vhost(rabbitmq_server *server, const char *name)
                          "V = <<\"%s\">>, U = <<\"test\">>, A = <<\".*\">>, "
                          "case rabbit_vhost:exists(V) of true -> rabbit_vhost:delete(V, U); "
                          "false -> ok end, rabbit_vhost:add(V, U), "
-                         "rabbit_auth_backend_internal:set_permissions(<<\"guest\">>, V, A, A, A, U)",
+                         "rabbit_auth_backend_internal:"
+                         "set_permissions(<<\"guest\">>, V, A, A, A, U)",
                          name);
 }
 

@@ -1,6 +1,6 @@
 /*
- * A RabbitMQ broker of a test's own, by tools/rabbitmq-server: started once a test program, on ports
- * of its own, and gone afterwards however the program ends. Cases are kept apart by virtual hosts.
+ * A RabbitMQ broker of a test's own, by tools/rabbitmq-server: started once a test program, on
+ * ports of its own, and gone afterwards however the program ends. Virtual hosts keep cases apart.
  *
  * It takes 9 to 13 s to start: put many cases into one program. What rabbitmqctl would do in
  * seconds, an expression evaluated in the broker does in milliseconds.
