@@ -190,7 +190,10 @@ CREATE TABLE {p}outbox_parked (
     takeovers       integer NOT NULL DEFAULT 0,
     suspicion       integer NOT NULL DEFAULT 0,  -- times lost while it may have closed the connection
     deferred        boolean NOT NULL DEFAULT false,  -- its destination is down
-    next_attempt_at timestamptz NOT NULL,
+    next_attempt_at timestamptz NOT NULL
+        CONSTRAINT next_attempt_at_is_in_year_1_to_9999 CHECK (
+            next_attempt_at >= '0001-01-01 00:00:00+00' AND
+            next_attempt_at < '10000-01-01 00:00:00+00'),
     lock_token      uuid,
     locked_until    timestamptz,
     owner           text,

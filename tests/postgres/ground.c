@@ -84,6 +84,24 @@ size_t ground_drain(pr_store *store, int64_t lease_ms, ground_see see, void *use
     }
 }
 
+pr__claim_options ground_claim_options(uint32_t batch_max)
+{
+    return (pr__claim_options){.reader = PR_READER_RELAY,
+                               .lease_ms = 1000,
+                               .batch_max = batch_max,
+                               .bytes_max = 1024 * 1024,
+                               .owner = "ground"};
+}
+
+pr__batch *ground_claim(pr_store *store, uint32_t batch_max)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr__claim_options opt = ground_claim_options(batch_max);
+    pr__batch *batch = NULL;
+    check_ok(pr__store_claim(store, &opt, &batch, &err), &err, "claim");
+    return batch;
+}
+
 void *shared_memory(size_t size)
 {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

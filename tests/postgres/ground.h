@@ -36,6 +36,11 @@ void ground_post(pr_store *store, const char *key, const char *body);
 typedef void (*ground_see)(void *user, const pr__item *item);
 size_t ground_drain(pr_store *store, int64_t lease_ms, ground_see see, void *user);
 
+/* What the relay asks for, so many at most, with a lease of a second. */
+pr__claim_options ground_claim_options(uint32_t batch_max);
+/* Claim as the relay; NULL when there is nothing. A failure is the test's. */
+pr__batch *ground_claim(pr_store *store, uint32_t batch_max);
+
 void *shared_memory(size_t size); /* zero; stays until the end of the program */
 typedef int (*child_work)(void *user, int n);
 /* Run it in a child; a failed assertion there is a failure of child_wait. */

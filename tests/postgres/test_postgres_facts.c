@@ -1,6 +1,6 @@
 /*
- * What was measured of PostgreSQL, each as it concerns the store: commits that are none, locks,
- * servers that are read-only, readers that pin the horizon, bytes and times as they were given.
+ * What was measured of PostgreSQL, each as it concerns the store: commits that are none, locks and
+ * rivals, snapshots, servers that are read-only, readers that pin the horizon.
  */
 #include <unistd.h>
 
@@ -190,68 +190,6 @@ static void an_empty_claim_writes_nothing(void **state)
     ground_done(&on);
 }
 
-/* Every byte, every limit, microseconds, and text that only looks like SQL. */
-static void what_is_given_comes_back(void **state)
-{
-    ground on;
-    pr_error err = PR_ERROR_INIT;
-    pr_status status;
-    unsigned char body[1024];
-    (void)state;
-    ground_make(&databases, NULL, &on);
-    pr_store *store = ground_store(on.uri);
-    for (size_t i = 0; i < sizeof body; i++)
-        body[i] = (unsigned char)i;
-    const pr_message message =
-        PR_MESSAGE(.type = TYPE_PLACED, .key = "it's \\ \"a\" ; -- key \xf0\x9f\x93\xae",
-                   .correlation_id = "{1,2}", .source = "$1", .tenant = "t\t\n",
-                   .destination = TO_BROKER, .content_type = "application/octet-stream",
-                   .occurred_at_us = 1767225599123457, .body = body,
-                   .body_size_bytes = sizeof body);
-    pr_unit *unit = NULL;
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
-    pr__batch *batch = claim(store, &status, &err);
-    check_ok(status, &err, "claim");
-    assert_non_null(batch);
-    const pr_message *got = &batch->items[0].message;
-    assert_int_equal(got->body_size_bytes, sizeof body);
-    assert_memory_equal(got->body, body, sizeof body);
-    assert_string_equal(got->key, message.key);
-    assert_string_equal(got->correlation_id, message.correlation_id);
-    assert_string_equal(got->source, message.source);
-    assert_string_equal(got->tenant, message.tenant);
-    assert_true(got->occurred_at_us == message.occurred_at_us);
-    pr__batch_free(batch);
-    pr_store_free(store);
-    ground_done(&on);
-}
-
-/* A body that the server could not take would look like an outage for ever: it is refused here. */
-static void a_body_beyond_the_limit_is_refused_before(void **state)
-{
-    ground on;
-    pr_error err = PR_ERROR_INIT;
-    const size_t size = 1024 * 1024 + 1;
-    char *body = calloc(1, size);
-    (void)state;
-    ground_make(&databases, NULL, &on);
-    pr_store *store = ground_store(on.uri);
-    pr_message message = PR_MESSAGE(.type = TYPE_PLACED, .body = body, .body_size_bytes = size);
-    pr_unit *unit = begin_with_message(store);
-    pr_status status = pr_unit_enqueue(unit, &message, NULL, &err);
-    assert_int_not_equal(status, PR_OK);
-    assert_int_equal(err.retry, PR_RETRY_NEVER);
-    pr_error_clear(&err);
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "the unit is unharmed");
-    pr_unit_free(unit);
-    free(body);
-    pr_store_free(store);
-    ground_done(&on);
-}
-
 /* The wrong node: nothing is charged, and the same store goes on once it may write again. */
 static void a_server_that_turned_read_only(void **state)
 {
@@ -316,6 +254,125 @@ static void a_joined_unit_of_a_serializable_host(void **state)
     ground_done(&on);
 }
 
+/* ---- rivals and snapshots ---- */
+
+#define POST_ROW                                                                                   \
+    "INSERT INTO postroom.outbox (type, destination, key, body) VALUES ('" TYPE_PLACED             \
+    "', '" TO_BROKER "', 'k', '')"
+
+/* A running transaction above the latest completed one is in no snapshot's list; its row has a
+   lower id than one that is passed. */
+static void a_transaction_that_no_snapshot_lists(void **state)
+{
+    ground on;
+    char sql[300], xid[32];
+    (void)state;
+    ground_make(&databases, NULL, &on);
+    pr_store *store = ground_store(on.uri);
+    PGconn *early = db_open(on.uri), *late = db_open(on.uri);
+    db_run(early, "BEGIN; SELECT pg_current_xact_id()");
+    db_run(late, "BEGIN; " POST_ROW);
+    db_text(late, "SELECT pg_current_xact_id()", xid, sizeof xid);
+    db_run(early, POST_ROW "; COMMIT");
+    snprintf(sql, sizeof sql,
+             "SELECT pg_snapshot_xmax(pg_current_snapshot()) <= '%s'::xid8 AND NOT EXISTS (SELECT "
+             "FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x = '%s'::xid8)",
+             xid, xid);
+    assert_int_equal(db_number(on.db, sql), 1); /* it is as the case wants it */
+    assert_int_equal(ground_drain(store, 1000, NULL, NULL), 1);
+    assert_int_equal(db_number(on.db, "SELECT max(pos) FROM postroom.outbox_claim"), 2);
+    db_run(late, "COMMIT");
+    assert_int_equal(ground_drain(store, 1000, NULL, NULL), 1);
+    PQfinish(early);
+    PQfinish(late);
+    pr_store_free(store);
+    ground_done(&on);
+}
+
+/* Another relay's next row of the lane, before its commit. */
+#define RIVAL                                                                                      \
+    "BEGIN; INSERT INTO postroom.outbox_claim SELECT (jsonb_populate_record(c, "                   \
+    "jsonb_build_object('seq', c.seq + 1))).* FROM postroom.outbox_claim AS c WHERE c.lane = "     \
+    "(SELECT lane FROM postroom.outbox)"
+
+static int claim_beside_a_rival(void *user, int wanted)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_status status;
+    const pr_postgres_options options = {.busy_ms = wanted > 0 ? 20000 : 300};
+    pr_store *store = NULL;
+    check_ok(open_with(&options, user, &store, &err), &err, "open");
+    pr__batch *batch = claim(store, &status, &err);
+    if (wanted > 0) {
+        check_ok(status, &err, "claim");
+        assert_non_null(batch);
+        assert_int_equal(batch->slices[0].seq, wanted);
+    } else {
+        assert_null(batch);
+        assert_string_equal(err.sqlstate, "55P03");
+        assert_int_equal(err.retry, PR_RETRY_SAME);
+    }
+    pr__batch_free(batch);
+    pr_store_free(store);
+    return 0;
+}
+
+/* Waits for the rival's end and takes what it leaves, whatever isolation the database's default is;
+   and no longer than the limit. */
+static void a_rival_at_the_journal(void **state)
+{
+    static const struct {
+        const char *label;
+        const char *end; /* NULL: it is frozen */
+        int seq;         /* of the row that the claim makes; 0: it gives up */
+    } cases[] = {{"the rival rolls back", "ROLLBACK", 1},
+                 {"the rival commits", "COMMIT", 2},
+                 {"the rival is frozen", NULL, 0}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        ground on;
+        ground_make(&databases, NULL, &on);
+        db_run(on.db, "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET "
+                      "default_transaction_isolation = ''repeatable read'''; END $$");
+        PGconn *rival = db_open(on.uri);
+        db_run(rival, POST_ROW);
+        db_run(rival, RIVAL);
+        int pid = child_start(claim_beside_a_rival, on.uri, cases[i].seq);
+        if (cases[i].end) {
+            db_wait(on.db,
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                    "wait_event_type = 'Lock'",
+                    1, cases[i].label);
+            db_run(rival, cases[i].end);
+        }
+        child_wait(pid, 0, 20000);
+        PQfinish(rival);
+        ground_done(&on);
+    }
+}
+
+/* A NOTIFY takes a lock of the whole cluster at each commit: there is none. */
+static void nothing_is_notified(void **state)
+{
+    ground on;
+    (void)state;
+    ground_make(&databases, NULL, &on);
+    pr_store *store = ground_store(on.uri);
+    PGconn *listener = db_open(on.uri);
+    db_run(listener, "LISTEN anything");
+    db_run(listener, "BEGIN; SELECT 1"); /* it reads nothing: all that comes stays in the queue */
+    for (int i = 0; i < 300; i++)
+        ground_post(store, "k", "x");
+    assert_int_equal(ground_drain(store, 1000, NULL, NULL), 300);
+    assert_int_equal(db_number(on.db, "SELECT pg_notification_queue_usage() > 0"), 0);
+    db_run(on.db, "SELECT pg_notify('anything', repeat('x', 7000)) FROM generate_series(1, 1)");
+    db_run(on.db, "SELECT pg_notify('anything', repeat('y', 7000)) FROM generate_series(1, 1)");
+    assert_int_equal(db_number(on.db, "SELECT pg_notification_queue_usage() > 0"), 1);
+    PQfinish(listener);
+    pr_store_free(store);
+    ground_done(&on);
+}
+
 static void another_database_is_refused(void **state)
 {
     ground on, other;
@@ -344,13 +401,16 @@ int main(void)
         cmocka_unit_test(an_idle_unit_is_ended),
         cmocka_unit_test(a_lock_is_waited_for_and_not_longer),
         cmocka_unit_test(pinned_horizons_stop_nothing),
+        cmocka_unit_test(a_transaction_that_no_snapshot_lists),
+        cmocka_unit_test(a_rival_at_the_journal),
+        cmocka_unit_test(nothing_is_notified),
         cmocka_unit_test(an_empty_claim_writes_nothing),
-        cmocka_unit_test(what_is_given_comes_back),
-        cmocka_unit_test(a_body_beyond_the_limit_is_refused_before),
         cmocka_unit_test(a_joined_unit_of_a_serializable_host),
         cmocka_unit_test(a_server_that_turned_read_only),
     };
-    databases.server = postgres_server_start(NULL);
+    /* autovacuum's transactions would end between those of a case */
+    const postgres_server_options quiet = {.settings = {"autovacuum=off"}};
+    databases.server = postgres_server_start(&quiet);
     int failed = RUN_TESTS(tests);
     postgres_server_free(databases.server);
     return failed;

@@ -26,10 +26,11 @@
 #include "store/postgres/failure.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN         "postgres"
-#define SERVER_MIN     130000
-#define SETTINGS_COUNT 16
-#define KEEPALIVE_IDLE "15" /* seconds until a silent peer is asked, then every 5, three times */
+#define ORIGIN              "postgres"
+#define SERVER_MIN          130000
+#define SETTINGS_COUNT      16
+#define STATEMENT_NAME_SIZE 32
+#define KEEPALIVE_IDLE      "15" /* seconds until a silent peer is asked, then 3 times every 5 */
 
 void pr__pg_conn_init(pr__pg_conn *conn, const char *schema, const char *prefix,
                       const pr__pg_limits *limits, bool named)
@@ -164,6 +165,7 @@ void pr__pg_conn_borrow(pr__pg_conn *conn, PGconn *pg, const pr__pg_conn *like)
 void pr__pg_conn_forget(pr__pg_conn *conn)
 {
     conn->statement_count = 0;
+    conn->statement_epoch++;
     memset(conn->statements, 0, sizeof conn->statements);
 }
 
@@ -358,11 +360,12 @@ static uint64_t *find_statement(pr__pg_conn *conn, uint64_t hash)
 
 /* Prepare the text under a name of its own unless it is; *ret_named false: no room for more. */
 static pr_status prepare(pr__pg_conn *conn, const char *text, const pr__pg_params *params,
-                         char name[24], bool *ret_named, pr_error *err)
+                         char name[STATEMENT_NAME_SIZE], bool *ret_named, pr_error *err)
 {
     uint64_t hash = pr__quick_hash(text, strlen(text), 0) | 1;
     uint64_t *slot = find_statement(conn, hash);
-    pr__format(name, 24, "pr_%016llx", (unsigned long long)hash);
+    pr__format(name, STATEMENT_NAME_SIZE, "pr_%u_%016llx", conn->statement_epoch,
+               (unsigned long long)hash);
     *ret_named = true;
     if (*slot == hash)
         return PR_OK;
@@ -388,7 +391,7 @@ pr_status pr__pg_exec(pr__pg_conn *conn, const char *sql, const pr__pg_params *p
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
     int count = params ? params->count : 0;
-    char name[24];
+    char name[STATEMENT_NAME_SIZE];
     bool named = false;
     if (conn->named)
         TRY(prepare(conn, text, params, name, &named, err));

@@ -41,6 +41,7 @@ typedef struct pr__pg_conn {
     bool aborted;        /* a borrowed connection gave no answer: it is not used again */
     uint64_t generation; /* counts connections: what was known of another one is old */
     uint32_t statement_count;
+    uint32_t statement_epoch; /* in the names of statements: those that were forgotten may stand */
     uint64_t statements[PR__PG_STATEMENTS_MAX]; /* hashes of texts that are prepared; 0 = free */
 } pr__pg_conn;
 

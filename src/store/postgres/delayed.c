@@ -10,13 +10,14 @@
 #include "store/postgres/store.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN "postgres.delayed"
+#define ORIGIN   "postgres.delayed"
+#define SQL_SIZE 1500
 
-#define WAITS  "reader = 0 AND state IN ('delayed', 'failed') AND NOT operator_hold"
+#define WAITS    "reader = 0 AND state IN ('delayed', 'failed') AND NOT operator_hold"
 
 static const char SQL_PROMOTE[] =
     "WITH due AS MATERIALIZED (SELECT place FROM {p}outbox_parked WHERE " WAITS
-    " AND next_attempt_at <= statement_timestamp() ORDER BY next_attempt_at, place LIMIT $1 FOR "
+    " AND next_attempt_at <= statement_timestamp() ORDER BY next_attempt_at, place LIMIT {l} FOR "
     "UPDATE SKIP LOCKED), "
     "gone AS (DELETE FROM {p}outbox_parked AS p USING due WHERE p.place = due.place RETURNING "
     "p.*), "
@@ -41,13 +42,15 @@ pr_status pr__pg_promote(pr_store *base, uint32_t max, uint32_t *ret_count, int6
 {
     pr__pg_store *store = pr__pg_store_of(base);
     int64_t count = 0;
+    char sql[SQL_SIZE];
     TRY(pr__pg_ready(store, err));
     TRY(look_next(store, ret_next_ms, err));
     *ret_count = 0;
     if (*ret_next_ms != 0)
         return PR_OK;
     TRY(pr__pg_begin(&store->conn, err));
-    pr_status status = pr__pg_int(&store->conn, SQL_PROMOTE, &count, NULL, err, "i", (int64_t)max);
+    pr__pg_with_limit(SQL_PROMOTE, max, sql, sizeof sql);
+    pr_status status = pr__pg_int(&store->conn, sql, &count, NULL, err, "");
     PR_FAULT("store.before_promote_commit");
     status = pr__pg_end(&store->conn, status, err);
     PR_FAULT("store.after_promote_commit");
