@@ -61,24 +61,28 @@ CREATE INDEX {n}inbox_parked_by_lease
     ON {p}inbox_parked (consumer, locked_until) WHERE state = 'processing';
 CREATE INDEX {n}inbox_parked_by_message_id ON {p}inbox_parked (message_id);
 
+-- A saga: one row of state that messages move. Completed ones stay until retention, as tombstones.
 CREATE TABLE {p}saga (
     tenant          text COLLATE "C" NOT NULL,
     saga_type       text COLLATE "C" NOT NULL,
-    correlation_key text COLLATE "C" NOT NULL,
+    correlation_key text COLLATE "C" NOT NULL CHECK (correlation_key <> ''),
     instance_id     uuid NOT NULL,
-    version         bigint NOT NULL,
+    version         bigint NOT NULL,             -- saves so far
     state           bytea NOT NULL,
-    state_version   integer NOT NULL,
-    timeouts        uuid[] NOT NULL DEFAULT '{}',  -- open tokens
-    last_message_id text,
-    lease_owner     text,
+    state_version   bigint NOT NULL,             -- of its contract
+    timeouts        text NOT NULL DEFAULT '[]',  -- JSON array of {name, token, due_at}: the open ones
+    last_messages   text NOT NULL DEFAULT '[]',  -- JSON array of {id, type}: what moved it last
+    lease_token     uuid,
+    lease_owner     text,                        -- who, for people; not an identity
     lease_until     timestamptz,
     started_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
     completed_at    timestamptz,
     CONSTRAINT {n}saga_pkey PRIMARY KEY (tenant, saga_type, correlation_key)
 );
+ALTER TABLE {p}saga SET (fillfactor = 80);  -- a step then finds room beside the row it replaces
 
+CREATE INDEX {n}saga_by_instance ON {p}saga (instance_id);
 CREATE INDEX {n}saga_by_completed_at ON {p}saga (completed_at) WHERE completed_at IS NOT NULL;
 
 -- Live processes, for people.

@@ -65,17 +65,19 @@ CREATE INDEX {p}_inbox_parked_by_lease
     ON {p}_inbox_parked (consumer, locked_until) WHERE state = 'processing';
 CREATE INDEX {p}_inbox_parked_by_message_id ON {p}_inbox_parked (message_id);
 
+-- A saga: one row of state that messages move. Completed ones stay until retention, as tombstones.
 CREATE TABLE {p}_saga (
     tenant          TEXT NOT NULL,
     saga_type       TEXT NOT NULL,
-    correlation_key TEXT NOT NULL,
+    correlation_key TEXT NOT NULL CHECK (correlation_key <> ''),
     instance_id     TEXT NOT NULL,
-    version         INTEGER NOT NULL,
+    version         INTEGER NOT NULL,            -- saves so far
     state           BLOB NOT NULL,
-    state_version   INTEGER NOT NULL,
-    timeouts        TEXT NOT NULL DEFAULT '[]',  -- JSON array of open tokens
-    last_message_id TEXT,
-    lease_owner     TEXT,
+    state_version   INTEGER NOT NULL,            -- of its contract
+    timeouts        TEXT NOT NULL DEFAULT '[]',  -- JSON array of {name, token, due_at}: the open ones
+    last_messages   TEXT NOT NULL DEFAULT '[]',  -- JSON array of {id, type}: what moved it last
+    lease_token     TEXT,
+    lease_owner     TEXT,                        -- who, for people; not an identity
     lease_until     INTEGER,
     started_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL,
@@ -83,6 +85,7 @@ CREATE TABLE {p}_saga (
     PRIMARY KEY (tenant, saga_type, correlation_key)
 ) STRICT;
 
+CREATE UNIQUE INDEX {p}_saga_by_instance ON {p}_saga (instance_id);
 CREATE INDEX {p}_saga_by_completed_at
     ON {p}_saga (completed_at) WHERE completed_at IS NOT NULL;
 

@@ -25,6 +25,9 @@ void pr__audit_subject_write(const pr__audit_subject *subject, pr__buffer *buffe
     write_text(&json, "consumer", subject->consumer);
     write_text(&json, "type", subject->type);
     write_text(&json, "destination", subject->destination);
+    write_text(&json, "saga_type", subject->saga_type);
+    write_text(&json, "key", subject->key);
+    write_text(&json, "tenant", subject->tenant);
     if (subject->log_id) {
         pr__json_key(&json, "log_id");
         pr__json_int(&json, subject->log_id);

@@ -18,6 +18,9 @@ typedef struct pr__audit_subject {
     const char *destination;
     int64_t log_id; /* of a discarded row of the log; 0 = none */
     bool forced;
+    const char *saga_type; /* of a saga: with its key, and its tenant unless it has none */
+    const char *key;
+    const char *tenant;
 } pr__audit_subject;
 
 /* Append it; buffer->failed when out of memory. */

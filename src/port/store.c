@@ -294,6 +294,43 @@ pr_status pr__store_place(pr_store *store, const pr_record *record, pr__place *r
     return store->ops->place(store, record, ret_place, err);
 }
 
+pr_status pr__store_saga_list(pr_store *store, const pr_saga_list_options *opt,
+                              pr_saga_list_page *ret_page, pr_saga_record_callback callback,
+                              void *user, pr_error *err)
+{
+    NEED(store, saga_list);
+    NEED_ARGUMENT(opt && ret_page && callback, "opt, ret_page or callback is NULL");
+    return store->ops->saga_list(store, opt, ret_page, callback, user, err);
+}
+
+pr_status pr__store_saga_show(pr_store *store, const pr__saga_key *key,
+                              pr_saga_record_callback callback, void *user, pr_error *err)
+{
+    NEED(store, saga_show);
+    TRY(pr__saga_key_check(key, err));
+    NEED_ARGUMENT(callback, "callback is NULL");
+    return store->ops->saga_show(store, key, callback, user, err);
+}
+
+pr_status pr__store_saga_release(pr_store *store, const pr__saga_key *key, bool force,
+                                 const char *who, const char *reason, pr_error *err)
+{
+    NEED(store, saga_release);
+    TRY(pr__saga_key_check(key, err));
+    NEED_ARGUMENT(!pr__text_empty(who) && !pr__text_empty(reason),
+                  "who releases it and why are needed for the audit");
+    return store->ops->saga_release(store, key, force, who, reason, err);
+}
+
+pr_status pr__store_saga_sweep(pr_store *store, int64_t retention_ms, uint32_t max,
+                               uint64_t *ret_count, pr_error *err)
+{
+    NEED(store, saga_sweep);
+    NEED_ARGUMENT(retention_ms > 0 && max > 0 && ret_count,
+                  "retention_ms or max is not > 0, or ret_count is NULL");
+    return store->ops->saga_sweep(store, retention_ms, max, ret_count, err);
+}
+
 void pr__unit_init(pr_unit *unit, const pr__unit_ops *ops, pr_store *store, bool joined)
 {
     *unit = (pr_unit){.ops = ops, .store = store, .joined = joined};

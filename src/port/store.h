@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "port/batch.h"
 #include "port/observe.h"
+#include "port/saga.h"
 
 /* ---- readers ---- */
 
@@ -172,6 +173,31 @@ typedef struct pr__unit_ops {
     /* token NULL: whatever stands there; else only by token. */
     pr_status (*inbox_unpark)(pr_unit *unit, const pr__inbox_key *key, const char *token,
                               bool *ret_deleted, pr_error *err);
+
+    /* Sagas, all in the unit's transaction. Load locks the row until its end; the store's clock is
+       in *ret_row even when no row is found. BUSY: waited for another beyond the busy limit. */
+    pr_status (*saga_load)(pr_unit *unit, const pr__saga_key *key, pr__arena *arena,
+                           bool *ret_found, pr__saga_row *ret_row, pr_error *err);
+    /* INSERT … ON CONFLICT DO NOTHING of an instance with version 0 and no state; waits for another
+       that is at it. Not inserted: it stands, load it. */
+    pr_status (*saga_insert)(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
+                             bool *ret_inserted, pr_error *err);
+    /* Conditional on instance, version and, where it is given, the lease's token; *ret_saved false:
+       lost. */
+    pr_status (*saga_save)(pr_unit *unit, const pr__saga_key *key, const pr__saga_save *save,
+                           bool *ret_saved, pr_error *err);
+    /* Set completed_at of a row whose state says so, and whose completed_at was never written. */
+    pr_status (*saga_complete)(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
+                               bool *ret_changed, pr_error *err);
+    /* Take the lease of a running instance that nobody holds, or whose lease has expired. */
+    pr_status (*saga_lease)(pr_unit *unit, const pr__saga_key *key, const pr__saga_lease *lease,
+                            bool *ret_taken, pr_error *err);
+    /* By token: prolong it from now on; an expired one that nobody took may be prolonged. */
+    pr_status (*saga_renew)(pr_unit *unit, const pr__saga_key *key, const pr__saga_lease *lease,
+                            bool *ret_kept, pr_error *err);
+    /* By token: give it back. */
+    pr_status (*saga_unlease)(pr_unit *unit, const pr__saga_key *key, const char *token,
+                              bool *ret_released, pr_error *err);
 } pr__unit_ops;
 
 typedef struct pr__unit_core pr__unit_core; /* core's part of a unit: context, events, nesting */
@@ -276,6 +302,17 @@ typedef struct pr__store_ops {
     /* What stands around an outbox record. */
     pr_status (*place)(pr_store *store, const pr_record *record, pr__place *ret_place,
                        pr_error *err);
+
+    /* Operations on sagas: semantics as in saga_operations.h. */
+    pr_status (*saga_list)(pr_store *store, const pr_saga_list_options *opt,
+                           pr_saga_list_page *ret_page, pr_saga_record_callback callback,
+                           void *user, pr_error *err);
+    pr_status (*saga_show)(pr_store *store, const pr__saga_key *key,
+                           pr_saga_record_callback callback, void *user, pr_error *err);
+    pr_status (*saga_release)(pr_store *store, const pr__saga_key *key, bool force, const char *who,
+                              const char *reason, pr_error *err);
+    pr_status (*saga_sweep)(pr_store *store, int64_t retention_ms, uint32_t max,
+                            uint64_t *ret_count, pr_error *err);
 } pr__store_ops;
 
 /* The first member of every adapter's store. */
@@ -330,6 +367,15 @@ pr_status pr__store_blocker(pr_store *store, const pr_record *record, char *ret_
 pr_status pr__store_now(pr_store *store, int64_t *ret_now_us, pr_error *err);
 pr_status pr__store_place(pr_store *store, const pr_record *record, pr__place *ret_place,
                           pr_error *err);
+pr_status pr__store_saga_list(pr_store *store, const pr_saga_list_options *opt,
+                              pr_saga_list_page *ret_page, pr_saga_record_callback callback,
+                              void *user, pr_error *err);
+pr_status pr__store_saga_show(pr_store *store, const pr__saga_key *key,
+                              pr_saga_record_callback callback, void *user, pr_error *err);
+pr_status pr__store_saga_release(pr_store *store, const pr__saga_key *key, bool force,
+                                 const char *who, const char *reason, pr_error *err);
+pr_status pr__store_saga_sweep(pr_store *store, int64_t retention_ms, uint32_t max,
+                               uint64_t *ret_count, pr_error *err);
 
 /* Prepare the embedded part of an adapter's unit. */
 void pr__unit_init(pr_unit *unit, const pr__unit_ops *ops, pr_store *store, bool joined);

@@ -97,8 +97,8 @@ static const char update_sql[] =
     "FROM information_schema.columns AS c JOIN information_schema.tables AS t "
     "USING (table_schema, table_name) WHERE table_schema = 'postroom' AND "
     "table_type = 'BASE TABLE' AND data_type LIKE 'timestamp%' AND "
-    "column_name <> 'occurred_at' AND table_name NOT IN ('schema_version', 'audit', 'node', "
-    "'saga') GROUP BY c.table_name) AS one";
+    "column_name <> 'occurred_at' AND table_name NOT IN ('schema_version', 'audit', 'node') "
+    "GROUP BY c.table_name) AS one";
 
 void postgres_world_pass(postgres_world *world, int64_t ms)
 {

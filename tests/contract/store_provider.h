@@ -40,5 +40,6 @@ typedef struct store_provider {
 /* Run every case of a suite against the provider; the number of failed ones. */
 int store_inbox_contract_run(const store_provider *provider);
 int store_operations_contract_run(const store_provider *provider);
+int store_saga_contract_run(const store_provider *provider);
 
 #endif

@@ -4,7 +4,9 @@
 #ifndef PR_STORE_POSTGRES_OPERATIONS_H
 #define PR_STORE_POSTGRES_OPERATIONS_H
 
+#include "port/audit.h"
 #include "port/store.h"
+#include "store/postgres/connection.h"
 
 pr_status pr__pg_status(pr_store *store, pr_status_report *ret_report, pr_error *err);
 pr_status pr__pg_list(pr_store *store, const pr_list_options *opt, pr_list_page *ret_page,
@@ -21,5 +23,9 @@ pr_status pr__pg_blocker(pr_store *store, const pr_record *record, char *ret_mes
                          size_t ret_size, pr_error *err);
 pr_status pr__pg_place(pr_store *store, const pr_record *record, pr__place *ret_place,
                        pr_error *err);
+
+/* The audit's row of a command, in its transaction. */
+pr_status pr__pg_audit(pr__pg_conn *conn, const pr__audit_subject *subject, const char *action,
+                       const char *who, const char *reason, uint64_t count, pr_error *err);
 
 #endif

@@ -88,7 +88,7 @@ static const char SQL_CANCEL[] =
 
 /* ---- what all of them do ---- */
 
-static pr_status audit(pr__pg_conn *conn, const pr__audit_subject *subject, const char *action,
+pr_status pr__pg_audit(pr__pg_conn *conn, const pr__audit_subject *subject, const char *action,
                        const char *who, const char *reason, uint64_t count, pr_error *err)
 {
     AUTO_BUFFER buffer = PR_BUFFER_INIT;
@@ -257,7 +257,7 @@ static pr_status revive(redrive_job *redrive, pr_error *err)
                                  .type = opt->type,
                                  .destination = opt->destination,
                                  .forced = opt->force};
-    TRY(audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->count, err));
+    TRY(pr__pg_audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->count, err));
     PR_FAULT("store.before_redrive_commit");
     return PR_OK;
 }
@@ -400,7 +400,7 @@ static pr_status discard_row(pr__pg_store *store, const char *message_id, const 
                                  .consumer = consumer,
                                  .box = inbox ? "inbox" : "outbox",
                                  .log_id = reader == PR_READER_RELAY ? log_id : 0};
-    TRY(audit(conn, &subject, "discard", who, reason, 1, err));
+    TRY(pr__pg_audit(conn, &subject, "discard", who, reason, 1, err));
     PR_FAULT("store.before_discard_commit");
     return PR_OK;
 }
@@ -434,7 +434,7 @@ static pr_status cancel_row(pr__pg_store *store, const char *message_id, const c
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
     pr__audit_subject subject = {.message_id = message_id, .box = "outbox"};
-    TRY(audit(conn, &subject, "cancel", who, reason, (uint64_t)changes, err));
+    TRY(pr__pg_audit(conn, &subject, "cancel", who, reason, (uint64_t)changes, err));
     PR_FAULT("store.before_cancel_commit");
     return PR_OK;
 }

@@ -18,6 +18,7 @@
 #include "base/uuid.h"
 #include "store/postgres/inbox.h"
 #include "store/postgres/operations.h"
+#include "store/postgres/saga.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/value.h"
 
@@ -185,6 +186,10 @@ static const pr__store_ops OPS = {
     .cancel = pr__pg_cancel,
     .blocker = pr__pg_blocker,
     .place = pr__pg_place,
+    .saga_list = pr__pg_saga_list,
+    .saga_show = pr__pg_saga_show,
+    .saga_release = pr__pg_saga_release,
+    .saga_sweep = pr__pg_saga_sweep,
     .now = store_now,
 };
 

@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "store/postgres/enqueue.h"
 #include "store/postgres/inbox.h"
+#include "store/postgres/saga.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/value.h"
 
@@ -213,6 +214,13 @@ static const pr__unit_ops OPS = {
     .inbox_park = pr__pg_inbox_park,
     .inbox_repark = pr__pg_inbox_repark,
     .inbox_unpark = pr__pg_inbox_unpark,
+    .saga_load = pr__pg_saga_load,
+    .saga_insert = pr__pg_saga_insert,
+    .saga_save = pr__pg_saga_save,
+    .saga_complete = pr__pg_saga_complete,
+    .saga_lease = pr__pg_saga_lease,
+    .saga_renew = pr__pg_saga_renew,
+    .saga_unlease = pr__pg_saga_unlease,
 };
 
 static pr__pg_unit *unit_new(pr_store *store, bool joined)

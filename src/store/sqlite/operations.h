@@ -4,7 +4,9 @@
 #ifndef PR_STORE_SQLITE_OPERATIONS_H
 #define PR_STORE_SQLITE_OPERATIONS_H
 
+#include "port/audit.h"
 #include "port/store.h"
+#include "store/sqlite/connection.h"
 
 pr_status pr__sqlite_status(pr_store *store, pr_status_report *ret_report, pr_error *err);
 pr_status pr__sqlite_list(pr_store *store, const pr_list_options *opt, pr_list_page *ret_page,
@@ -22,5 +24,10 @@ pr_status pr__sqlite_blocker(pr_store *store, const pr_record *record, char *ret
                              size_t ret_size, pr_error *err);
 pr_status pr__sqlite_place(pr_store *store, const pr_record *record, pr__place *ret_place,
                            pr_error *err);
+
+/* The audit's row of a command, in its transaction. */
+pr_status pr__sqlite_audit(pr__sqlite_conn *conn, const pr__audit_subject *subject,
+                           const char *action, const char *who, const char *reason, int64_t now_us,
+                           uint64_t count, pr_error *err);
 
 #endif

@@ -96,9 +96,9 @@ static const char sql_cancel[] =
 
 /* ---- what all of them do ---- */
 
-static pr_status audit(pr__sqlite_conn *conn, const pr__audit_subject *subject, const char *action,
-                       const char *who, const char *reason, int64_t now_us, uint64_t count,
-                       pr_error *err)
+pr_status pr__sqlite_audit(pr__sqlite_conn *conn, const pr__audit_subject *subject,
+                           const char *action, const char *who, const char *reason, int64_t now_us,
+                           uint64_t count, pr_error *err)
 {
     AUTO_BUFFER buffer = PR_BUFFER_INIT;
     pr__audit_subject_write(subject, &buffer);
@@ -260,8 +260,8 @@ static pr_status revive(redrive_job *redrive, pr_error *err)
                                  .type = opt->type,
                                  .destination = opt->destination,
                                  .forced = opt->force};
-    TRY(audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->now_us, redrive->count,
-              err));
+    TRY(pr__sqlite_audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->now_us,
+                         redrive->count, err));
     PR_FAULT("store.before_redrive_commit");
     return PR_OK;
 }
@@ -404,7 +404,7 @@ static pr_status discard_row(pr__sqlite_store *store, const char *message_id, co
                                  .consumer = consumer,
                                  .box = inbox ? "inbox" : "outbox",
                                  .log_id = reader == PR_READER_RELAY ? log_id : 0};
-    TRY(audit(conn, &subject, "discard", who, reason, now_us, 1, err));
+    TRY(pr__sqlite_audit(conn, &subject, "discard", who, reason, now_us, 1, err));
     PR_FAULT("store.before_discard_commit");
     return PR_OK;
 }
@@ -439,8 +439,8 @@ static pr_status cancel_row(pr__sqlite_store *store, const char *message_id, con
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
     pr__audit_subject subject = {.message_id = message_id, .box = "outbox"};
-    TRY(audit(conn, &subject, "cancel", who, reason, pr__sqlite_now(&store->base),
-              (uint64_t)changes, err));
+    TRY(pr__sqlite_audit(conn, &subject, "cancel", who, reason, pr__sqlite_now(&store->base),
+                         (uint64_t)changes, err));
     PR_FAULT("store.before_cancel_commit");
     return PR_OK;
 }

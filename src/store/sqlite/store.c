@@ -21,6 +21,7 @@
 #include "store/sqlite/failure.h"
 #include "store/sqlite/inbox.h"
 #include "store/sqlite/operations.h"
+#include "store/sqlite/saga.h"
 
 #define ORIGIN         "sqlite"
 #define PREFIX_DEFAULT "postroom"
@@ -155,6 +156,10 @@ static const pr__store_ops OPS = {
     .cancel = pr__sqlite_cancel,
     .blocker = pr__sqlite_blocker,
     .place = pr__sqlite_place,
+    .saga_list = pr__sqlite_saga_list,
+    .saga_show = pr__sqlite_saga_show,
+    .saga_release = pr__sqlite_saga_release,
+    .saga_sweep = pr__sqlite_saga_sweep,
     .now = store_now,
 };
 

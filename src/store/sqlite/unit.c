@@ -19,6 +19,7 @@
 #include "store/sqlite/failure.h"
 #include "store/sqlite/inbox.h"
 #include "store/sqlite/row.h"
+#include "store/sqlite/saga.h"
 
 #define ORIGIN  "sqlite.unit"
 #define UNKNOWN (-1) /* a base that was not read */
@@ -311,6 +312,13 @@ static const pr__unit_ops OPS = {
     .inbox_park = pr__sqlite_inbox_park,
     .inbox_repark = pr__sqlite_inbox_repark,
     .inbox_unpark = pr__sqlite_inbox_unpark,
+    .saga_load = pr__sqlite_saga_load,
+    .saga_insert = pr__sqlite_saga_insert,
+    .saga_save = pr__sqlite_saga_save,
+    .saga_complete = pr__sqlite_saga_complete,
+    .saga_lease = pr__sqlite_saga_lease,
+    .saga_renew = pr__sqlite_saga_renew,
+    .saga_unlease = pr__sqlite_saga_unlease,
 };
 
 static pr__sqlite_unit *unit_new(pr_store *store, bool joined)

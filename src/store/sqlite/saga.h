@@ -1,0 +1,34 @@
+/*
+ * Sagas: their rows in a unit's transaction, and what operators see and do of them.
+ */
+#ifndef PR_STORE_SQLITE_SAGA_H
+#define PR_STORE_SQLITE_SAGA_H
+
+#include "port/store.h"
+
+pr_status pr__sqlite_saga_load(pr_unit *unit, const pr__saga_key *key, pr__arena *arena,
+                               bool *ret_found, pr__saga_row *ret_row, pr_error *err);
+pr_status pr__sqlite_saga_insert(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
+                                 bool *ret_inserted, pr_error *err);
+pr_status pr__sqlite_saga_save(pr_unit *unit, const pr__saga_key *key, const pr__saga_save *save,
+                               bool *ret_saved, pr_error *err);
+pr_status pr__sqlite_saga_complete(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
+                                   bool *ret_changed, pr_error *err);
+pr_status pr__sqlite_saga_lease(pr_unit *unit, const pr__saga_key *key, const pr__saga_lease *lease,
+                                bool *ret_taken, pr_error *err);
+pr_status pr__sqlite_saga_renew(pr_unit *unit, const pr__saga_key *key, const pr__saga_lease *lease,
+                                bool *ret_kept, pr_error *err);
+pr_status pr__sqlite_saga_unlease(pr_unit *unit, const pr__saga_key *key, const char *token,
+                                  bool *ret_released, pr_error *err);
+
+pr_status pr__sqlite_saga_list(pr_store *store, const pr_saga_list_options *opt,
+                               pr_saga_list_page *ret_page, pr_saga_record_callback callback,
+                               void *user, pr_error *err);
+pr_status pr__sqlite_saga_show(pr_store *store, const pr__saga_key *key,
+                               pr_saga_record_callback callback, void *user, pr_error *err);
+pr_status pr__sqlite_saga_release(pr_store *store, const pr__saga_key *key, bool force,
+                                  const char *who, const char *reason, pr_error *err);
+pr_status pr__sqlite_saga_sweep(pr_store *store, int64_t retention_ms, uint32_t max,
+                                uint64_t *ret_count, pr_error *err);
+
+#endif

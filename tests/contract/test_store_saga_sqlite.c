@@ -1,0 +1,9 @@
+/*
+ * The saga suite on the SQLite store.
+ */
+#include "contract/sqlite_world.h"
+
+int main(void)
+{
+    return store_saga_contract_run(&sqlite_provider);
+}
