@@ -102,7 +102,7 @@ pr_status pr__pg_claimer_open(pr__pg_store *store, int64_t reader, const pr__cla
                               pr__pg_claimer **ret_claimer, pr_error *err)
 {
     for (bool rebased = false;; rebased = true) {
-        TRY(pr__pg_begin(&store->conn, err));
+        TRY(pr__pg_begin_claim(&store->conn, err));
         pr_status status = pr__pg_claimer_begin(store, reader, opt, ret_claimer, err);
         if (status == PR_OK && (rebased || !is_foreign(*ret_claimer)))
             return PR_OK;
@@ -174,7 +174,7 @@ static pr_status write_again(pr__pg_claimer *c, const bool *tried, pr_error *err
     pr__pg_conn *conn = &c->store->conn;
     int64_t system_id = c->store->settings.system_id;
     TRY(pr__pg_ready(c->store, err));
-    TRY(pr__pg_begin(conn, err));
+    TRY(pr__pg_begin_claim(conn, err));
     pr_status status = pr__pg_settings_load(c->store, err);
     if (status == PR_OK && c->store->settings.system_id != system_id)
         status = pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_UNKNOWN, ORIGIN,
@@ -358,7 +358,7 @@ pr_status pr__pg_claimer_read(pr__pg_claimer *c, pr_error *err)
     pr__pg_array_init(&ids, PR__PG_INT8);
     pr_status status = pr__pg_ready(c->store, err);
     if (status == PR_OK)
-        status = pr__pg_begin_read(&c->store->conn, 0, err);
+        status = pr__pg_begin_claim_read(&c->store->conn, err);
     if (status == PR_OK)
         status = pr__pg_end(&c->store->conn, read_items(c, &lanes, &ids, err), err);
     pr__pg_array_done(&lanes);

@@ -525,8 +525,14 @@ static pr_status refuse_standby(pr__pg_conn *conn, pr_error *err)
     return status;
 }
 
+/* Of the statements of a claim: planned once for a connection and not at each use, since planning
+   costs more than running them; by their indexes, since the plan may be older than the rows. */
+#define SETTINGS_PLANNED                                                                           \
+    "pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), "                       \
+    "pg_catalog.set_config('enable_seqscan', 'off', true), "
+
 static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int64_t lock_ms,
-                       int64_t statement_ms, const char *token, pr_error *err)
+                       int64_t statement_ms, const char *token, bool planned, pr_error *err)
 {
     TRY(usable(conn, err));
     if (pr__pg_in_transaction(conn))
@@ -538,8 +544,9 @@ static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int
                "BEGIN ISOLATION LEVEL %s; SELECT pg_catalog.set_config('lock_timeout', '%lld', "
                "true), pg_catalog.set_config('statement_timeout', '%lld', true), "
                "pg_catalog.set_config('idle_in_transaction_session_timeout', '%lld', true), "
-               "pg_catalog.set_config('synchronous_commit', 'on', true), %s, '%s', true)",
+               "pg_catalog.set_config('synchronous_commit', 'on', true), %s%s, '%s', true)",
                mode, (long long)lock_ms, (long long)statement_ms, (long long)idle_ms,
+               planned ? SETTINGS_PLANNED : "",
                token ? "pg_catalog.set_config('postroom.unit'"
                      : "pg_catalog.set_config('jit', 'off', true), "
                        "pg_catalog.set_config('search_path'",
@@ -557,7 +564,19 @@ pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
                             int64_t statement_ms, pr_error *err)
 {
     return begin(conn, "READ COMMITTED READ WRITE", idle_ms ? idle_ms : conn->limits.idle_ms,
-                 lock_ms ? lock_ms : conn->limits.busy_ms, statement_ms, NULL, err);
+                 lock_ms ? lock_ms : conn->limits.busy_ms, statement_ms, NULL, false, err);
+}
+
+pr_status pr__pg_begin_claim(pr__pg_conn *conn, pr_error *err)
+{
+    return begin(conn, "READ COMMITTED READ WRITE", conn->limits.idle_ms, conn->limits.busy_ms, 0,
+                 NULL, true, err);
+}
+
+pr_status pr__pg_begin_claim_read(pr__pg_conn *conn, pr_error *err)
+{
+    return begin(conn, "REPEATABLE READ READ ONLY", conn->limits.idle_ms, conn->limits.busy_ms, 0,
+                 NULL, true, err);
 }
 
 pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err)
@@ -568,12 +587,13 @@ pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err)
 pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *err)
 {
     return begin(conn, "REPEATABLE READ READ ONLY", conn->limits.idle_ms, conn->limits.busy_ms,
-                 statement_ms, NULL, err);
+                 statement_ms, NULL, false, err);
 }
 
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err)
 {
-    TRY(begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, err));
+    TRY(begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, false,
+              err));
     conn->committed = false;
     conn->begun = false;
     conn->watching = true;

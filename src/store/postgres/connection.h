@@ -96,6 +96,9 @@ pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err);
 /* The same with another limit for being idle, or for locks; 0 = the usual. */
 pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
                             int64_t statement_ms, pr_error *err);
+/* The same for the statements of a claim, and for its reading: they are planned once. */
+pr_status pr__pg_begin_claim(pr__pg_conn *conn, pr_error *err);
+pr_status pr__pg_begin_claim_read(pr__pg_conn *conn, pr_error *err);
 /* The same for a unit of work: idle for idle_ms at most; token is kept in its setting
    postroom.unit. */
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err);
