@@ -463,18 +463,30 @@ static pr_status advance(pr__pg_claimer *c, pr__pg_lane *lane, pr_error *err)
     return PR_OK;
 }
 
-/* Lanes that may be claimed, from a place that moves on. */
-static uint32_t list_lanes(pr__pg_claimer *c, pr__pg_lane **lanes)
+/* Lanes that may be claimed, from a place that moves on; while it stays, those that are settled in
+   this very commit go first. */
+static uint32_t list_lanes(pr__pg_claimer *c, pr__pg_lane **lanes, bool stays)
 {
     uint32_t count = 0;
     uint32_t start = c->store->next_lane % c->lane_count;
-    for (uint32_t i = 0; i < c->lane_count; i++) {
-        pr__pg_lane *lane = &c->lanes[(start + i) % c->lane_count];
-        decide(c, lane);
-        if (claimable(lane))
-            lanes[count++] = lane;
+    for (uint32_t i = 0; i < c->lane_count; i++)
+        decide(c, &c->lanes[i]);
+    for (int settled = stays; settled >= 0; settled--) {
+        for (uint32_t i = 0; i < c->lane_count; i++) {
+            pr__pg_lane *lane = &c->lanes[(start + i) % c->lane_count];
+            if (claimable(lane) && (!stays || lane->settled == (settled != 0)))
+                lanes[count++] = lane;
+        }
     }
     return count;
+}
+
+/* Where the next claim begins: behind the lane at which a limit stopped this one. */
+static void move_place(pr__pg_claimer *c)
+{
+    uint32_t start = c->store->next_lane % c->lane_count;
+    uint32_t after = c->limited && c->last_lane != UINT32_MAX ? c->last_lane : start;
+    c->store->next_lane = (after + 1) % c->lane_count;
 }
 
 pr_status pr__pg_claimer_choose(pr__pg_claimer *c, pr_error *err)
@@ -482,7 +494,8 @@ pr_status pr__pg_claimer_choose(pr__pg_claimer *c, pr_error *err)
     pr__pg_lane **lanes = pr__arena_alloc(c->batch->arena, c->lane_count * sizeof(pr__pg_lane *));
     if (!lanes)
         return pr__fail_nomem(err, ORIGIN);
-    uint32_t count = list_lanes(c, lanes);
+    bool stays = c->store->stay_rounds > 0;
+    uint32_t count = list_lanes(c, lanes, stays);
     uint32_t lanes_max = c->opt->lanes_max ? c->opt->lanes_max : c->lane_count;
     uint32_t first = count < LANES_AT_FIRST ? count : LANES_AT_FIRST;
     if (c->store->idle) /* nothing was found last time: one look at all */
@@ -505,9 +518,10 @@ pr_status pr__pg_claimer_choose(pr__pg_claimer *c, pr_error *err)
                                                    : keep_rest(c, lanes[i], err));
     }
     c->store->idle = !found;
-    uint32_t start = c->store->next_lane % c->lane_count;
-    uint32_t after = c->limited && c->last_lane != UINT32_MAX ? c->last_lane : start;
-    c->store->next_lane = (after + 1) % c->lane_count;
+    if (stays)
+        c->store->stay_rounds--;
+    else
+        move_place(c);
     return PR_OK;
 }
 

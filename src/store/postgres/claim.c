@@ -23,6 +23,7 @@
 
 #define ORIGIN         "postgres.claim"
 #define TRIES_MAX      3     /* of a claim that lost all its lanes to others */
+#define STAY_ROUNDS    8     /* with the same lanes, after some were lost to others */
 #define REPEAT_WAIT_US 50000 /* before a commit of unknown outcome is tried again */
 
 static pr_status new_claimer(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
@@ -213,6 +214,17 @@ static pr_status commit_surely(pr__pg_claimer *c, pr_error *err)
     return status;
 }
 
+/* Another relay wanted the same lanes at the same time, and would so again and again: claims begin
+   somewhere else, and for some rounds with the lanes that they settle, which nobody else can have
+   seen free. */
+static void part(pr__pg_store *store)
+{
+    uint8_t where = 0;
+    store->base.random->fill(store->base.random->user, &where, sizeof where);
+    store->next_lane = where;
+    store->stay_rounds = STAY_ROUNDS;
+}
+
 pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *err)
 {
     (void)fault;
@@ -227,6 +239,7 @@ pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *
         return status;
     }
     bool any = false;
+    bool lost = false;
     for (uint32_t i = 0; i < c->entry_count; i++)
         any = any || c->entries[i].won;
     if (!any) {
@@ -242,11 +255,14 @@ pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *
         pr__pg_lane *lane = &c->lanes[i];
         bool owed = lane->chosen.count > 0 || lane->passed > 0 || lane->settled || lane->renewed;
         lane->wrote = owed && c->entries[lane->entry].won;
+        lost = lost || (owed && !lane->wrote);
         if (lane->wrote)
             lane->head.seq++;
         else
             lane->chosen.count = lane->passed = 0;
     }
+    if (lost)
+        part(c->store);
     return PR_OK;
 }
 

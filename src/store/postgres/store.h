@@ -54,8 +54,9 @@ typedef struct pr__pg_store {
     bool changed_known;
     int64_t last_value; /* of the log's sequence, at the last look */
     uint64_t own_writes, seen_writes;
-    uint32_t next_lane; /* claims begin here, in turn */
-    bool idle;          /* the last claim found nothing */
+    uint32_t next_lane;   /* claims begin here, in turn */
+    uint32_t stay_rounds; /* so many begin with the lanes that they settle */
+    bool idle;            /* the last claim found nothing */
     pr__pg_settings settings;
     pr__pg_filter filter;
     pr__pg_known_host host;
