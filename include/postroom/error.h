@@ -52,6 +52,7 @@ PR_API void pr_error_clear(pr_error *err);
  * happens when it holds a failure already. The text is made one line of valid UTF-8.
  *
  * Shape   returns status, so that `return pr_error_set(err, …)` tells the caller.
+ * Errors  those that it is given.
  * Owner   err is the caller's; NULL is allowed.
  * Since   0.1
  */

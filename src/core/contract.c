@@ -1,41 +1,23 @@
 /*
- * Contracts: the registry of (type, version), and raw bytes.
+ * One contract: which of its codecs writes and reads, and the decoded object.
  *
- * Owns: which contracts stand, and the checks that they pass before.
- * Keeps: one contract a (type, version), one registration a descriptor; both hold against the type
- * and version as they were when registered, even if the descriptor is changed afterwards.
- * Must not know: handlers, transports, stores.
+ * Owns: the checks that a contract passes, and the choice by content type: a codec of the
+ * application's own, else the field table for JSON, else the bytes as they are.
+ * Keeps: an error carries type and version; a call that fails gives nothing.
+ * Must not know: which other contracts there are, handlers, transports, stores.
  */
 #include "core/contract.h"
 
 #include <string.h>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "core/message.h"
 #include "core/type.h"
 
-#define ORIGIN         "contract"
-#define FLAGS_KNOWN    (PR_CONTRACT_RAW | PR_CONTRACT_REFUSE_UNKNOWN | PR_CONTRACT_UNROUTED_OK)
-#define CAPACITY_FIRST 16
-
-typedef struct contract_entry {
-    const pr_contract *contract; /* NULL = free */
-    char *type;                  /* as registered; owned */
-    uint32_t version;
-} contract_entry;
-
-struct pr_contracts {
-    contract_entry *entries; /* open addressing; at most half full */
-    size_t capacity;         /* a power of two */
-    size_t count;
-};
-
-struct pr_decoded {
-    pr__arena *arena; /* this object lies in it as well */
-    void *object;
-};
+#define ORIGIN      "contract"
+#define FLAGS_KNOWN (PR_CONTRACT_RAW | PR_CONTRACT_REFUSE_UNKNOWN | PR_CONTRACT_UNROUTED_OK)
+#define CODECS_MAX  16 /* of one contract */
 
 const char *pr__contract_kind_text(pr_contract_kind kind)
 {
@@ -52,11 +34,16 @@ const char *pr__contract_kind_text(pr_contract_kind kind)
     return "unknown";
 }
 
-const char *pr__contract_content_type(const pr_contract *contract)
+const char *pr_contract_content_type(const pr_contract *contract)
 {
+    if (!contract)
+        return NULL;
     if (contract->content_type)
         return contract->content_type;
-    return contract->flags & PR_CONTRACT_RAW ? PR_CONTENT_TYPE_BYTES : PR_CONTENT_TYPE_JSON;
+    if (contract->flags & PR_CONTRACT_RAW)
+        return PR_CONTENT_TYPE_BYTES;
+    bool by_codec = !contract->fields && contract->codecs && contract->codecs[0];
+    return by_codec ? contract->codecs[0]->content_type : PR_CONTENT_TYPE_JSON;
 }
 
 /* Bytes of the media type, without parameters and the spaces before them. */
@@ -98,78 +85,65 @@ static bool media_equal(const char *a, const char *b)
     return size == media_size(b) && same_letters(a, b, size);
 }
 
-pr_status pr_contracts_new(pr_contracts **ret_contracts, pr_error *err)
+/* The application's own codec of a content type, or NULL. */
+static const pr_codec *find_codec(const pr_contract *contract, const char *content_type)
 {
-    if (!ret_contracts)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "ret_contracts is NULL");
-    AUTO(pr_contracts) contracts = pr__alloc(sizeof(*contracts));
-    if (!contracts)
-        return pr__fail_nomem(err, ORIGIN);
-    contracts->entries = pr__alloc_array(CAPACITY_FIRST, sizeof(*contracts->entries));
-    if (!contracts->entries)
-        return pr__fail_nomem(err, ORIGIN);
-    contracts->capacity = CAPACITY_FIRST;
-    *ret_contracts = TAKE(contracts);
+    for (const pr_codec *const *codec = contract->codecs; codec && *codec; codec++) {
+        if (media_equal((*codec)->content_type, content_type))
+            return *codec;
+    }
+    return NULL;
+}
+
+/* The rules are the message's: a message with this content type must pass. */
+static pr_status check_content_type(const pr_contract *contract, const char *content_type,
+                                    pr_error *err)
+{
+    const pr_message message = PR_MESSAGE(.type = contract->type, .content_type = content_type);
+    return pr_message_check(&message, 0, err);
+}
+
+static pr_status check_codec(const pr_contract *contract, size_t index, pr_error *err)
+{
+    const pr_codec *codec = contract->codecs[index];
+    if (codec->size < sizeof(*codec) || !codec->content_type || !codec->encode || !codec->decode)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "codec %zu has no size, no content_type, no encode or no decode", index);
+    TRY(check_content_type(contract, codec->content_type, err));
+    if (contract->fields && pr__content_type_is_json(codec->content_type))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "codec %zu is for '%s', which the fields are for", index,
+                        codec->content_type);
+    for (size_t i = 0; i < index; i++) {
+        if (media_equal(contract->codecs[i]->content_type, codec->content_type))
+            return pr__fail(err, PR_E_INVALID, ORIGIN, "two codecs are for '%s'",
+                            codec->content_type);
+    }
     return PR_OK;
 }
 
-pr_contracts *pr_contracts_free(pr_contracts *contracts)
-{
-    if (!contracts)
-        return NULL;
-    for (size_t i = 0; i < contracts->capacity; i++)
-        pr__free(contracts->entries[i].type);
-    pr__free(contracts->entries);
-    return pr__free(contracts);
-}
-
-/* The entry of (type, version), or the free one where it would go. */
-static contract_entry *find_entry(contract_entry *entries, size_t capacity, const char *type,
-                                  uint32_t version)
-{
-    uint64_t hash = pr__quick_hash(type, strlen(type), version);
-    for (size_t i = (size_t)hash & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
-        contract_entry *entry = &entries[i];
-        if (!entry->contract || (entry->version == version && strcmp(entry->type, type) == 0))
-            return entry;
-    }
-}
-
-static pr_status grow(pr_contracts *contracts, pr_error *err)
-{
-    if (contracts->count + 1 <= contracts->capacity / 2)
-        return PR_OK;
-    size_t capacity = contracts->capacity * 2;
-    contract_entry *entries = pr__alloc_array(capacity, sizeof(*entries));
-    if (!entries)
-        return pr__fail_nomem(err, ORIGIN);
-    for (size_t i = 0; i < contracts->capacity; i++) {
-        const contract_entry *old = &contracts->entries[i];
-        if (old->contract)
-            *find_entry(entries, capacity, old->type, old->version) = *old;
-    }
-    pr__free(contracts->entries);
-    contracts->entries = entries;
-    contracts->capacity = capacity;
-    return PR_OK;
-}
-
-static pr_status check_content_type(const pr_contract *contract, pr_error *err)
+/* What it writes, and what else it reads. */
+static pr_status check_codecs(const pr_contract *contract, pr_error *err)
 {
     const char *content_type = contract->content_type;
+    for (size_t i = 0; contract->codecs && contract->codecs[i]; i++) {
+        if (i == CODECS_MAX)
+            return pr__fail(err, PR_E_LIMIT, ORIGIN, "more than %d codecs, or no end: one NULL",
+                            CODECS_MAX);
+        TRY(check_codec(contract, i, err));
+    }
     if (!content_type)
         return PR_OK;
-    /* the rules are the message's: a message with this content type must pass */
-    const pr_message message = PR_MESSAGE(.type = contract->type, .content_type = content_type);
-    TRY(pr_message_check(&message, 0, err));
-    if (!(contract->flags & PR_CONTRACT_RAW) && !pr__content_type_is_json(content_type))
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "content_type is '%s', but fields are written as JSON", content_type);
-    return PR_OK;
+    TRY(check_content_type(contract, content_type, err));
+    if ((contract->flags & PR_CONTRACT_RAW) || find_codec(contract, content_type) ||
+        (contract->fields && pr__content_type_is_json(content_type)))
+        return PR_OK;
+    return pr__fail(err, PR_E_INVALID, ORIGIN,
+                    "content_type is '%s', but fields are written as JSON, and no codec is for it",
+                    content_type);
 }
 
-/* What encode and decode rely on, too cheap to leave out there. */
-static pr_status check_shape(const pr_contract *contract, pr_error *err)
+pr_status pr__contract_check_shape(const pr_contract *contract, pr_error *err)
 {
     if (!contract || contract->size < sizeof(*contract))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
@@ -177,18 +151,19 @@ static pr_status check_shape(const pr_contract *contract, pr_error *err)
     if (!contract->type)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "contract has no type");
     bool raw = (contract->flags & PR_CONTRACT_RAW) != 0;
-    if (raw && (contract->fields || contract->object_size != 0))
+    if (raw && (contract->fields || contract->codecs || contract->object_size != 0))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "contract '%s' is raw bytes: it has no fields and no object_size",
+                        "contract '%s' is raw bytes: it has no fields, codecs or object_size",
                         contract->type);
-    if (!raw && (!contract->fields || contract->object_size == 0))
+    bool codecs = contract->codecs && contract->codecs[0];
+    if (!raw && ((!contract->fields && !codecs) || contract->object_size == 0))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "contract '%s' has no fields or no object_size, and is not raw bytes",
                         contract->type);
     return PR_OK;
 }
 
-static pr_status check_contract(const pr_contract *contract, pr_error *err)
+pr_status pr__contract_check(const pr_contract *contract, pr_error *err)
 {
     TRY(pr__type_check(contract->type, strlen(contract->type), NULL, err));
     TRY(pr__type_version_check(contract->type_version, err));
@@ -197,71 +172,13 @@ static pr_status check_contract(const pr_contract *contract, pr_error *err)
                         "kind is none of domain event, integration event, command, reply");
     if (contract->flags & ~FLAGS_KNOWN)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "flags has unknown bits");
-    if ((contract->flags & PR_CONTRACT_RAW) && (contract->flags & PR_CONTRACT_REFUSE_UNKNOWN))
+    if (!contract->fields && (contract->flags & PR_CONTRACT_REFUSE_UNKNOWN))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "raw bytes have no fields that could be unknown");
-    TRY(check_content_type(contract, err));
+                        "raw bytes have no fields that could be unknown, nor has a codec");
+    TRY(check_codecs(contract, err));
     if (contract->fields)
         TRY(pr__contract_table_check(contract, err));
     return PR_OK;
-}
-
-static pr_status check_duplicate(const pr_contracts *contracts, const pr_contract *contract,
-                                 uint32_t version, pr_error *err)
-{
-    for (size_t i = 0; i < contracts->capacity; i++) {
-        const contract_entry *entry = &contracts->entries[i];
-        if (entry->contract == contract)
-            return pr__fail(err, PR_E_CONFLICT, ORIGIN,
-                            "the descriptor of '%s' version %u is registered already, as '%s' "
-                            "version %u",
-                            contract->type, (unsigned)version, entry->type,
-                            (unsigned)entry->version);
-    }
-    const contract_entry *entry =
-        find_entry(contracts->entries, contracts->capacity, contract->type, version);
-    if (entry->contract)
-        return pr__fail(err, PR_E_CONFLICT, ORIGIN,
-                        "'%s' version %u (%s) is registered already, as '%s' version %u (%s): "
-                        "give the new one another version",
-                        contract->type, (unsigned)version, pr__contract_kind_text(contract->kind),
-                        entry->type, (unsigned)entry->version,
-                        pr__contract_kind_text(entry->contract->kind));
-    return PR_OK;
-}
-
-pr_status pr_contracts_register(pr_contracts *contracts, const pr_contract *contract, pr_error *err)
-{
-    if (!contracts)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "contracts is NULL");
-    TRY(check_shape(contract, err));
-    uint32_t version = pr__type_version(contract->type_version);
-    pr_error local = PR_ERROR_INIT;
-    pr_status status = check_contract(contract, &local);
-    if (status != PR_OK) {
-        pr__error_context(&local, "contract '%.200s' version %u", contract->type,
-                          (unsigned)version);
-        pr__error_copy(err, &local);
-        return status;
-    }
-    TRY(check_duplicate(contracts, contract, version, err));
-    TRY(grow(contracts, err));
-    char *type = pr__strdup(contract->type);
-    if (!type)
-        return pr__fail_nomem(err, ORIGIN);
-    contract_entry *entry = find_entry(contracts->entries, contracts->capacity, type, version);
-    *entry = (contract_entry){contract, type, version};
-    contracts->count++;
-    return PR_OK;
-}
-
-const pr_contract *pr_contracts_find(const pr_contracts *contracts, const char *type,
-                                     uint32_t type_version)
-{
-    if (!contracts || !type)
-        return NULL;
-    return find_entry(contracts->entries, contracts->capacity, type, pr__type_version(type_version))
-        ->contract;
 }
 
 static pr_status encode_raw(const pr_bytes *bytes, pr__buffer *out, pr_error *err)
@@ -272,23 +189,40 @@ static pr_status encode_raw(const pr_bytes *bytes, pr__buffer *out, pr_error *er
     return PR_OK;
 }
 
-pr_status pr_contract_encode(const pr_contract *contract, const void *object, void **ret_body,
-                             size_t *ret_size, pr_error *err)
+static pr_status encode_own(const pr_codec *codec, const pr_contract *contract, const void *object,
+                            void **ret_body, size_t *ret_size, pr_error *err)
 {
-    TRY(check_shape(contract, err));
-    if (!object || !ret_body || !ret_size)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "object, ret_body or ret_size is NULL");
+    AUTO(void) body = NULL;
+    size_t size = 0;
+    pr_status status = codec->encode(codec->user, contract, object, &body, &size, err);
+    if (status != PR_OK)
+        return pr__fail(err, status, ORIGIN, "the codec of '%s' refused the object",
+                        codec->content_type);
+    if (!body && size > 0)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "the codec of '%s' gave NULL with a size",
+                        codec->content_type);
+    if (!body)
+        body = pr__alloc(1);
+    if (!body)
+        return pr__fail_nomem(err, ORIGIN);
+    *ret_body = TAKE(body);
+    *ret_size = size;
+    return PR_OK;
+}
+
+static pr_status encode(const pr_contract *contract, const char *content_type, const void *object,
+                        void **ret_body, size_t *ret_size, pr_error *err)
+{
+    bool raw = (contract->flags & PR_CONTRACT_RAW) != 0;
+    const pr_codec *codec = find_codec(contract, content_type);
+    if (codec)
+        return encode_own(codec, contract, object, ret_body, ret_size, err);
+    if (!raw && (!contract->fields || !pr__content_type_is_json(content_type)))
+        return pr__fail(err, PR_E_UNSUPPORTED, ORIGIN, "it has no codec for '%.255s'",
+                        content_type);
     AUTO_BUFFER body = PR_BUFFER_INIT;
-    pr_error local = PR_ERROR_INIT;
-    pr_status status = contract->flags & PR_CONTRACT_RAW
-                           ? encode_raw(object, &body, &local)
-                           : pr__contract_json_encode(contract->fields, object, &body, &local);
-    if (status != PR_OK) {
-        pr__error_context(&local, "'%.200s' version %u", contract->type,
-                          (unsigned)pr__type_version(contract->type_version));
-        pr__error_copy(err, &local);
-        return status;
-    }
+    TRY(raw ? encode_raw(object, &body, err)
+            : pr__contract_json_encode(contract->fields, object, &body, err));
     size_t size = body.size;
     char *taken = pr__buffer_take(&body);
     if (!taken)
@@ -296,6 +230,55 @@ pr_status pr_contract_encode(const pr_contract *contract, const void *object, vo
     *ret_body = taken;
     *ret_size = size;
     return PR_OK;
+}
+
+/* Whose error it is. */
+static void tell_contract(const pr_contract *contract, pr_error *local, pr_error *err)
+{
+    pr__error_context(local, "'%.200s' version %u", contract->type,
+                      (unsigned)pr__type_version(contract->type_version));
+    pr__error_copy(err, local);
+}
+
+pr_status pr_contract_encode_as(const pr_contract *contract, const char *content_type,
+                                const void *object, void **ret_body, size_t *ret_size,
+                                pr_error *err)
+{
+    TRY(pr__contract_check_shape(contract, err));
+    if (!content_type || !object || !ret_body || !ret_size)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "content_type, object, ret_body or ret_size is NULL");
+    AUTO(void) body = NULL;
+    size_t size = 0;
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = encode(contract, content_type, object, &body, &size, &local);
+    if (status == PR_OK && size > PR_BODY_SIZE_MAX)
+        status = pr__fail(&local, PR_E_LIMIT, ORIGIN, "the body has %zu bytes, at most %lld", size,
+                          PR_BODY_SIZE_MAX);
+    if (status != PR_OK) {
+        tell_contract(contract, &local, err);
+        return status;
+    }
+    *ret_body = TAKE(body);
+    *ret_size = size;
+    return PR_OK;
+}
+
+pr_status pr_contract_encode(const pr_contract *contract, const void *object, void **ret_body,
+                             size_t *ret_size, pr_error *err)
+{
+    TRY(pr__contract_check_shape(contract, err));
+    return pr_contract_encode_as(contract, pr_contract_content_type(contract), object, ret_body,
+                                 ret_size, err);
+}
+
+pr_status pr__contract_check_object(const pr_contract *contract, const void *object, pr_error *err)
+{
+    AUTO_BUFFER scratch = PR_BUFFER_INIT;
+    if (contract->flags & PR_CONTRACT_RAW)
+        return encode_raw(object, &scratch, err);
+    return contract->fields ? pr__contract_json_encode(contract->fields, object, &scratch, err)
+                            : PR_OK;
 }
 
 static pr_status decode_raw(const pr_message *message, pr__arena *arena, pr_bytes *object,
@@ -320,14 +303,34 @@ static pr_status check_message(const pr_contract *contract, const pr_message *me
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "the message is '%.200s' version %u: not of this contract", message->type,
                         (unsigned)pr__type_version(message->type_version));
+    return PR_OK;
+}
+
+static pr_status wrong_content_type(const pr_contract *contract, const char *given, pr_error *err)
+{
+    return pr__fail(err, PR_E_CONTENT, ORIGIN,
+                    "the message has content type '%.255s', the contract '%s'", given,
+                    pr_contract_content_type(contract));
+}
+
+static pr_status decode_object(const pr_contract *contract, const pr_message *message,
+                               pr_decoded *decoded, pr_error *err)
+{
     const char *given = message->content_type ? message->content_type : PR_CONTENT_TYPE_JSON;
-    bool raw = (contract->flags & PR_CONTRACT_RAW) != 0;
-    bool fits = raw ? !contract->content_type || media_equal(contract->content_type, given)
-                    : pr__content_type_is_json(given);
-    if (!fits)
-        return pr__fail(err, PR_E_CONTENT, ORIGIN,
-                        "the message has content type '%.255s', the contract '%s'", given,
-                        pr__contract_content_type(contract));
+    const pr_codec *codec = find_codec(contract, given);
+    if (contract->flags & PR_CONTRACT_RAW) {
+        if (contract->content_type && !media_equal(contract->content_type, given))
+            return wrong_content_type(contract, given, err);
+        return decode_raw(message, decoded->arena, decoded->object, err);
+    }
+    if (!codec && (!contract->fields || !pr__content_type_is_json(given)))
+        return wrong_content_type(contract, given, err);
+    if (!codec)
+        return pr__contract_json_decode(contract, message, decoded->arena, decoded->object, err);
+    pr_status status = codec->decode(codec->user, contract, message, decoded, decoded->object, err);
+    if (status != PR_OK)
+        return pr__fail(err, status, ORIGIN, "the codec of '%s' refused the body",
+                        codec->content_type);
     return PR_OK;
 }
 
@@ -341,12 +344,8 @@ static pr_status decode(const pr_contract *contract, const pr_message *message, 
     void *object = pr__arena_alloc(arena, raw ? sizeof(pr_bytes) : contract->object_size);
     if (!decoded || !object)
         return pr__fail_nomem(err, ORIGIN);
-    if (raw)
-        TRY(decode_raw(message, arena, object, err));
-    else
-        TRY(pr__contract_json_decode(contract, message, arena, object, err));
-    decoded->arena = arena;
-    decoded->object = object;
+    *decoded = (pr_decoded){.arena = arena, .object = object, .contract = contract};
+    TRY(decode_object(contract, message, decoded, err));
     *ret_decoded = decoded;
     return PR_OK;
 }
@@ -354,7 +353,7 @@ static pr_status decode(const pr_contract *contract, const pr_message *message, 
 pr_status pr_contract_decode(const pr_contract *contract, const pr_message *message,
                              pr_decoded **ret_decoded, pr_error *err)
 {
-    TRY(check_shape(contract, err));
+    TRY(pr__contract_check_shape(contract, err));
     if (!ret_decoded)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "ret_decoded is NULL");
     AUTO(pr__arena) arena = pr__arena_new(4096);
@@ -363,9 +362,7 @@ pr_status pr_contract_decode(const pr_contract *contract, const pr_message *mess
     pr_error local = PR_ERROR_INIT;
     pr_status status = decode(contract, message, arena, ret_decoded, &local);
     if (status != PR_OK) {
-        pr__error_context(&local, "'%.200s' version %u", contract->type,
-                          (unsigned)pr__type_version(contract->type_version));
-        pr__error_copy(err, &local);
+        tell_contract(contract, &local, err);
         return status;
     }
     arena = NULL; /* decoded's now */
@@ -377,11 +374,27 @@ const void *pr_decoded_object(const pr_decoded *decoded)
     return decoded ? decoded->object : NULL;
 }
 
+const pr_contract *pr_decoded_contract(const pr_decoded *decoded)
+{
+    return decoded ? decoded->contract : NULL;
+}
+
+void *pr_decoded_alloc(pr_decoded *decoded, size_t size)
+{
+    bool fits = decoded && size <= (size_t)PR_DECODED_SIZE_MAX;
+    return fits ? pr__arena_alloc(decoded->arena, size > 0 ? size : 1) : NULL;
+}
+
 pr_decoded *pr_decoded_free(pr_decoded *decoded)
 {
     if (decoded)
         pr__arena_free(decoded->arena);
     return NULL;
+}
+
+void *pr_alloc(size_t size)
+{
+    return pr__alloc(size > 0 ? size : 1);
 }
 
 void *pr_free(void *memory)

@@ -7,6 +7,7 @@
 #include <postroom/contract.h>
 
 #include "base/buffer.h"
+#include "base/json_writer.h"
 #include "base/memory.h"
 
 #define PR_CONTENT_TYPE_JSON  "application/json"
@@ -16,18 +17,33 @@
 DEFINE_AUTO(pr_contracts, pr_contracts_free);
 DEFINE_AUTO(pr_decoded, pr_decoded_free);
 
+struct pr_decoded {
+    pr__arena *arena; /* this object lies in it as well */
+    void *object;
+    const pr_contract *contract; /* the object's */
+};
+
 /* "domain event", "integration event", "command", "reply"; "unknown" for a value that is none. */
 const char *pr__contract_kind_text(pr_contract_kind kind);
-
-/* The content type of a message of this contract. */
-const char *pr__contract_content_type(const pr_contract *contract);
 
 /* `application/json` and `…+json`, whatever their parameters. */
 bool pr__content_type_is_json(const char *content_type);
 
+/* What encode and decode rely on, too cheap to leave out there. INVALID. */
+pr_status pr__contract_check_shape(const pr_contract *contract, pr_error *err);
+
+/* All of a contract that is to be registered: type, flags, content types, codecs, table. */
+pr_status pr__contract_check(const pr_contract *contract, pr_error *err);
+
+/* Whether an object could be encoded as it is, for contracts with fields or of raw bytes. */
+pr_status pr__contract_check_object(const pr_contract *contract, const void *object, pr_error *err);
+
 /* Bytes that a field takes in its struct; of one element of a list. 0 for a kind that is none. */
 size_t pr__field_size(const pr_field *field);
 size_t pr__field_element_size(const pr_field *field);
+
+/* Whether a table names a member: OTHERS names none. */
+bool pr__fields_name(const pr_field *fields, const char *name);
 
 /* Check the table of a contract: names, kinds, places. INVALID, CONTENT, LIMIT. */
 pr_status pr__contract_table_check(const pr_contract *contract, pr_error *err);
@@ -37,5 +53,9 @@ pr_status pr__contract_json_encode(const pr_field *fields, const void *object, p
                                    pr_error *err);
 pr_status pr__contract_json_decode(const pr_contract *contract, const pr_message *message,
                                    pr__arena *arena, void *object, pr_error *err);
+
+/* Write one value, at `at`, of a field's kind. */
+pr_status pr__contract_json_value(pr__json *json, const pr_field *field, const void *at,
+                                  pr_error *err);
 
 #endif

@@ -3,8 +3,9 @@
  *
  * Owns: the rules of a table: names, kinds, flags, and that no two fields share memory.
  * Keeps: with a table that passed, the codec writes nowhere but into the object.
- * Must not know: JSON.
+ * Must not know: how JSON is read; a default is checked by writing it.
  */
+#include <limits.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -15,6 +16,7 @@
 #define NESTING_MAX     32
 #define FLAGS_KNOWN     (PR_FIELD_OPTIONAL | PR_FIELD_MESSAGE_ID | PR_FIELD_OCCURRED_AT)
 #define FIELD_NAME_SIZE 255
+#define ENUM_NAMES_MAX  1000
 
 static size_t kind_size(pr_field_kind kind)
 {
@@ -36,6 +38,10 @@ static size_t kind_size(pr_field_kind kind)
         return 0; /* its table does not say: element_size does */
     case PR_FIELD_LIST:
         return sizeof(pr_list);
+    case PR_FIELD_ENUM:
+        return sizeof(int);
+    case PR_FIELD_OTHERS:
+        return sizeof(const char *);
     }
     return 0;
 }
@@ -51,12 +57,22 @@ size_t pr__field_element_size(const pr_field *field)
                                                   : kind_size(field->element_kind);
 }
 
+bool pr__fields_name(const pr_field *fields, const char *name)
+{
+    for (const pr_field *field = fields; field->name; field++) {
+        if (field->kind != PR_FIELD_OTHERS && strcmp(field->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The tables that are being checked, from the outermost: one that nests itself ends there. */
 typedef struct table_path {
     const struct table_path *outer;
     const pr_field *fields;
     size_t object_size;
     size_t depth;
+    bool defaults; /* the second round: defaults are written by tables that passed the first */
 } table_path;
 
 static pr_status fail_field(pr_error *err, pr_status status, const pr_field *field,
@@ -86,7 +102,7 @@ static pr_status check_name(const pr_field *fields, size_t index, pr_error *err)
 
 static bool kind_valid(pr_field_kind kind)
 {
-    return kind >= PR_FIELD_TEXT && kind <= PR_FIELD_LIST;
+    return kind >= PR_FIELD_TEXT && kind <= PR_FIELD_OTHERS;
 }
 
 /* Kind, element kind, nested table and sizes go together. */
@@ -97,7 +113,8 @@ static pr_status check_kind(const pr_field *field, pr_error *err)
         field->kind == PR_FIELD_NESTED || (list && field->element_kind == PR_FIELD_NESTED);
     if (!kind_valid(field->kind))
         return fail_field(err, PR_E_INVALID, field, "has an unknown kind");
-    if (list && (!kind_valid(field->element_kind) || field->element_kind == PR_FIELD_LIST))
+    if (list && (!kind_valid(field->element_kind) || field->element_kind == PR_FIELD_LIST ||
+                 field->element_kind == PR_FIELD_OTHERS))
         return fail_field(err, PR_E_INVALID, field,
                           "is a list of an unknown kind, or of lists: nest a struct instead");
     if (!list && (int)field->element_kind != 0)
@@ -110,6 +127,79 @@ static pr_status check_kind(const pr_field *field, pr_error *err)
     if (!nested && field->element_size != 0 &&
         (!list || field->element_size != kind_size(field->element_kind)))
         return fail_field(err, PR_E_INVALID, field, "has an element_size that does not fit");
+    return PR_OK;
+}
+
+static pr_status check_enum_name(const pr_field *field, size_t index, pr_error *err)
+{
+    const pr_enum_name *name = &field->names[index];
+    if (!pr__utf8_valid(name->name, strlen(name->name)))
+        return fail_field(err, PR_E_CONTENT, field, "has a name that is not valid UTF-8");
+    if (name->value < INT_MIN || name->value > INT_MAX)
+        return fail_field(err, PR_E_INVALID, field, "has a name whose value is no int");
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(field->names[i].name, name->name) == 0 || field->names[i].value == name->value)
+            return fail_field(err, PR_E_INVALID, field, "has a name or a value twice");
+    }
+    return PR_OK;
+}
+
+static pr_status check_names(const pr_field *field, pr_error *err)
+{
+    bool wanted = field->kind == PR_FIELD_ENUM ||
+                  (field->kind == PR_FIELD_LIST && field->element_kind == PR_FIELD_ENUM);
+    if (wanted && (!field->names || !field->names[0].name))
+        return fail_field(err, PR_E_INVALID, field, "is an enum, and has no names");
+    if (!wanted && field->names)
+        return fail_field(err, PR_E_INVALID, field, "has names, but is no enum");
+    for (size_t i = 0; wanted && field->names[i].name; i++) {
+        if (i == ENUM_NAMES_MAX)
+            return fail_field(err, PR_E_LIMIT, field,
+                              "has more than 1000 names, or no end: one that is NULL");
+        TRY(check_enum_name(field, i, err));
+    }
+    return PR_OK;
+}
+
+/* A default must be one that could be written: it is, and thrown away. */
+static pr_status check_default(const pr_field *field, pr_error *err)
+{
+    AUTO_BUFFER text = PR_BUFFER_INIT;
+    pr__json json;
+    if (!field->default_value)
+        return PR_OK;
+    if (field->flags != 0)
+        return fail_field(err, PR_E_INVALID, field,
+                          "has a default: it can neither be optional nor repeat the envelope");
+    pr__json_init(&json, &text);
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr__contract_json_value(&json, field, field->default_value, &local);
+    if (status == PR_OK && text.failed)
+        status = pr__fail_nomem(&local, ORIGIN);
+    if (status == PR_OK && json.failed)
+        status = fail_field(&local, PR_E_CONTENT, field, "nests deeper than 32");
+    if (status != PR_OK)
+        pr__error_context(&local, "default_value");
+    pr__error_copy(err, &local);
+    return status;
+}
+
+static pr_status check_extras(const pr_field *fields, size_t index, pr_error *err)
+{
+    const pr_field *field = &fields[index];
+    bool sized = field->kind == PR_FIELD_TEXT || field->kind == PR_FIELD_BYTES ||
+                 field->kind == PR_FIELD_LIST;
+    TRY(check_names(field, err));
+    if (!sized && field->size_max != 0)
+        return fail_field(err, PR_E_INVALID, field, "has a size_max: only texts, bytes, lists do");
+    if (field->kind != PR_FIELD_OTHERS)
+        return PR_OK;
+    if (field->flags != 0 || field->default_value)
+        return fail_field(err, PR_E_INVALID, field, "has flags or a default, but keeps the others");
+    for (size_t i = 0; i < index; i++) {
+        if (fields[i].kind == PR_FIELD_OTHERS)
+            return fail_field(err, PR_E_INVALID, field, "is the second that keeps the others");
+    }
     return PR_OK;
 }
 
@@ -166,7 +256,7 @@ static pr_status check_table(const table_path *path, pr_error *err);
 
 static pr_status check_nested(const pr_field *field, const table_path *path, pr_error *err)
 {
-    table_path inner = {path, field->nested, field->element_size, path->depth + 1};
+    table_path inner = {path, field->nested, field->element_size, path->depth + 1, path->defaults};
     for (const table_path *outer = path; outer; outer = outer->outer) {
         if (outer->fields != inner.fields)
             continue;
@@ -185,6 +275,16 @@ static pr_status check_nested(const pr_field *field, const table_path *path, pr_
     return status;
 }
 
+static pr_status check_field(const table_path *path, size_t index, pr_error *err)
+{
+    const pr_field *field = &path->fields[index];
+    TRY(check_name(path->fields, index, err));
+    TRY(check_kind(field, err));
+    TRY(check_flags(field, path->depth, err));
+    TRY(check_extras(path->fields, index, err));
+    return check_place(path->fields, index, path->object_size, err);
+}
+
 static pr_status check_table(const table_path *path, pr_error *err)
 {
     const pr_field *fields = path->fields;
@@ -193,10 +293,7 @@ static pr_status check_table(const table_path *path, pr_error *err)
             return pr__fail(err, PR_E_LIMIT, ORIGIN,
                             "a table has more than %d fields, or no end: a field without a name",
                             PR_FIELDS_MAX);
-        TRY(check_name(fields, i, err));
-        TRY(check_kind(&fields[i], err));
-        TRY(check_flags(&fields[i], path->depth, err));
-        TRY(check_place(fields, i, path->object_size, err));
+        TRY(path->defaults ? check_default(&fields[i], err) : check_field(path, i, err));
         if (fields[i].nested)
             TRY(check_nested(&fields[i], path, err));
     }
@@ -205,6 +302,8 @@ static pr_status check_table(const table_path *path, pr_error *err)
 
 pr_status pr__contract_table_check(const pr_contract *contract, pr_error *err)
 {
-    table_path path = {NULL, contract->fields, contract->object_size, 1};
+    table_path path = {NULL, contract->fields, contract->object_size, 1, false};
+    TRY(check_table(&path, err));
+    path.defaults = true;
     return check_table(&path, err);
 }

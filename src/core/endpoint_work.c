@@ -300,15 +300,8 @@ static bool decode(const pr_endpoint *endpoint, const pr__work *work, pr_decoded
         return true;
     const pr_message *message = &work->message;
     failure->permanent = true;
-    const pr_contract *contract =
-        pr_contracts_find(endpoint->opt.contracts, message->type, message->type_version);
-    if (!contract) {
-        pr__format(failure->reason, sizeof failure->reason, "no contract for type '%s' version %u",
-                   message->type, message->type_version);
-        return false;
-    }
     pr_error local = PR_ERROR_INIT;
-    pr_status status = pr_contract_decode(contract, message, ret_decoded, &local);
+    pr_status status = pr_contracts_decode(endpoint->opt.contracts, message, ret_decoded, &local);
     if (status == PR_OK)
         return true;
     failure->out_of_memory = status == PR_E_NOMEM;

@@ -214,16 +214,13 @@ static pr_status encode_event(const pr_contracts *contracts, struct pr__raised_e
         pr__error_context(err, "event '%s' version %u", event->type, event->type_version);
         return status;
     }
-    const char *content_type = raw ? "application/octet-stream" : "application/json";
     bool unrouted_ok = (contract->flags & PR_CONTRACT_UNROUTED_OK) != 0;
     encoded->bodies[encoded->count] = body;
-    encoded->messages[encoded->count++] = (pr_message)
-        PR_MESSAGE(.id = event->id, .type = event->type, .type_version = event->type_version,
-                   .content_type = contract->content_type ? contract->content_type : content_type,
-                   .key = event->key, .occurred_at_us = event->occurred_at_us, .body = body,
-                   .body_size_bytes = body_size,
-                   .headers =
-                       unrouted_ok ? "{\"" PR_HEADER_NAME_UNROUTED_OK "\":{\"bool\":true}}" : NULL);
+    encoded->messages[encoded->count++] = (pr_message)PR_MESSAGE(
+            .id = event->id, .type = event->type, .type_version = event->type_version,
+            .content_type = pr_contract_content_type(contract), .key = event->key,
+            .occurred_at_us = event->occurred_at_us, .body = body, .body_size_bytes = body_size,
+            .headers = unrouted_ok ? "{\"" PR_HEADER_NAME_UNROUTED_OK "\":{\"bool\":true}}" : NULL);
     return PR_OK;
 }
 

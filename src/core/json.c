@@ -101,3 +101,56 @@ char *pr__json_dump(const json_t *value)
         return NULL;
     return pr__buffer_take(&buffer);
 }
+
+static void put_object(pr__json *json, const json_t *value)
+{
+    const char *name;
+    json_t *member;
+    pr__json_object_begin(json);
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+    {
+        if (json->failed)
+            return;
+        pr__json_key(json, name);
+        pr__json_put(json, member);
+    }
+    pr__json_object_end(json);
+}
+
+static void put_array(pr__json *json, const json_t *value)
+{
+    pr__json_array_begin(json);
+    for (size_t i = 0; i < json_array_size(value) && !json->failed; i++)
+        pr__json_put(json, json_array_get(value, i));
+    pr__json_array_end(json);
+}
+
+void pr__json_put(pr__json *json, const json_t *value)
+{
+    if (json->failed)
+        return; /* too deep: not a level more */
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        put_object(json, value);
+        break;
+    case JSON_ARRAY:
+        put_array(json, value);
+        break;
+    case JSON_STRING:
+        pr__json_text_n(json, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        pr__json_int(json, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        pr__json_double(json, json_real_value(value));
+        break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        pr__json_bool(json, json_is_true(value));
+        break;
+    case JSON_NULL:
+        pr__json_null(json);
+        break;
+    }
+}

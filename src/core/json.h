@@ -8,6 +8,7 @@
 
 #include <postroom/error.h>
 
+#include "base/json_writer.h"
 #include "base/memory.h"
 
 static inline void *pr__json_decref(json_t *value)
@@ -27,5 +28,8 @@ void pr__json_only_member(json_t *object, const char **ret_name, json_t **ret_va
 
 /* Compact text; the caller's, pr__free. NULL when out of memory. */
 char *pr__json_dump(const json_t *value);
+
+/* Write a value with our own writer; json->failed when it nests too deep. */
+void pr__json_put(pr__json *json, const json_t *value);
 
 #endif

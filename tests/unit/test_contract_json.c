@@ -441,8 +441,8 @@ static void test_the_codec_fits_type_version_and_content_type(void **state)
     pr_error_clear(&err);
     check_error(pr_contract_decode(&png, &message, &none, &err), &err, PR_E_CONTENT,
                 "content type 'image/jpeg', the contract 'image/png'", "raw");
-    assert_string_equal(pr__contract_content_type(&order_contract), "application/json");
-    assert_string_equal(pr__contract_content_type(&raw_contract), "application/octet-stream");
+    assert_string_equal(pr_contract_content_type(&order_contract), "application/json");
+    assert_string_equal(pr_contract_content_type(&raw_contract), "application/octet-stream");
 }
 
 #ifdef PR_FAULT_POINTS

@@ -296,6 +296,58 @@ static void raw_contracts_and_unrouted_ok_reach_the_envelope(void **state)
     pr_unit_free(unit);
 }
 
+static pr_status encode_upper(void *user, const pr_contract *contract, const void *object,
+                              void **ret_body, size_t *ret_size, pr_error *err)
+{
+    const char *const *customer = object;
+    char *body = pr_alloc(strlen(*customer));
+    (void)user, (void)contract, (void)err;
+    if (!body)
+        return PR_E_NOMEM;
+    for (size_t i = 0; (*customer)[i] != '\0'; i++)
+        body[i] = (char)((*customer)[i] - 'a' + 'A');
+    *ret_body = body;
+    *ret_size = strlen(*customer);
+    return PR_OK;
+}
+
+static pr_status decode_nothing(void *user, const pr_contract *contract, const pr_message *message,
+                                pr_decoded *decoded, void *object, pr_error *err)
+{
+    (void)user, (void)contract, (void)message, (void)decoded, (void)object;
+    return pr_error_set(err, PR_E_UNSUPPORTED, PR_RETRY_NEVER, "test", "not read");
+}
+
+static void an_event_is_written_by_the_codec_of_its_contract(void **state)
+{
+    static const pr_codec upper = {.size = (uint32_t)sizeof upper,
+                                   .content_type = "text/x-upper",
+                                   .encode = encode_upper,
+                                   .decode = decode_nothing};
+    static const pr_codec *const codecs[] = {&upper, NULL};
+    static const pr_contract called = {.size = (uint32_t)sizeof called,
+                                       .type = "urn:message:shop:called",
+                                       .type_version = 3,
+                                       .kind = PR_CONTRACT_DOMAIN_EVENT,
+                                       .object_size = sizeof(const char *),
+                                       .codecs = codecs};
+    fixture *f = *state;
+    const char *customer = "ada";
+    assert_int_equal(pr_contracts_register(f->contracts, &called, NULL), PR_OK);
+    assert_int_equal(
+        pr_event_source_raise(&f->source, called.type, 3, NULL, &customer, sizeof customer, NULL),
+        PR_OK);
+    pr_unit *unit = begin_tracking(f);
+    assert_int_equal(pr_unit_commit(unit, NULL, NULL), PR_OK);
+    pr_unit_free(unit);
+    const pr_message *message = f->fake.rows[0].message;
+    assert_int_equal(f->fake.row_count, 1);
+    assert_string_equal(message->content_type, "text/x-upper");
+    assert_int_equal(message->type_version, 3);
+    assert_int_equal(message->body_size_bytes, 3);
+    assert_memory_equal(message->body, "ADA", 3);
+}
+
 static void the_events_own_id_and_time_win_where_it_has_them(void **state)
 {
     fixture *f = *state;
@@ -345,6 +397,7 @@ int main(void)
         CASE(flush_writes_each_event_once_and_a_joined_unit_clears_when_told),
         CASE(an_event_that_cannot_be_encoded_stops_the_commit_and_nothing_is_lost),
         CASE(raw_contracts_and_unrouted_ok_reach_the_envelope),
+        CASE(an_event_is_written_by_the_codec_of_its_contract),
         CASE(the_events_own_id_and_time_win_where_it_has_them),
         CASE(what_a_nested_unit_tracked_goes_with_its_context_and_the_outer_end),
 #undef CASE
