@@ -35,6 +35,13 @@ typedef struct pr_postgres_options {
 #define PR_POSTGRES_OPTIONS(...) {.size = (uint32_t)sizeof(pr_postgres_options), __VA_ARGS__}
 /* clang-format on */
 
+/* What the doctor looks for; NULL = the defaults. */
+typedef struct pr_postgres_doctor_options {
+    uint32_t size;
+    int64_t horizon_ms; /* name transactions that have been open for so long; 0 = 5 minutes */
+    int64_t skew_ms;    /* name clocks that are so far apart; 0 = 2,000 */
+} pr_postgres_doctor_options;
+
 typedef enum pr_finding_level {
     PR_FINDING_NOTE = 1, /* good to know */
     PR_FINDING_WARNING,  /* safe, but not as it should be */
@@ -96,12 +103,14 @@ PR_API struct pg_conn *pr_postgres_unit_connection(pr_unit *unit);
  *
  * Shape   callback once a finding, faults first; none = all is well. Open with schema_check_off to
  *         look at a store that does not pass the check.
- * Owner   findings are valid during the callback only.
- * Errors  INVALID: store is NULL or not on PostgreSQL. BACKEND: it cannot be asked.
+ * Owner   opt is borrowed, may be NULL; findings are valid during the callback only.
+ * Errors  INVALID: store is NULL or not on PostgreSQL, options. BACKEND: it cannot be asked.
  * Since   0.1
  */
-PR_API PR_MUST_CHECK pr_status pr_postgres_doctor(pr_store *store, pr_finding_callback callback,
-                                                  void *user, pr_error *err);
+PR_API PR_MUST_CHECK pr_status pr_postgres_doctor(pr_store *store,
+                                                  const pr_postgres_doctor_options *opt,
+                                                  pr_finding_callback callback, void *user,
+                                                  pr_error *err);
 
 PR_END_DECLS
 

@@ -19,9 +19,15 @@
 
 typedef struct doctor_values {
     pr__common common;
+    int64_t horizon_ms;
 } doctor_values;
 
-static const pr__option options[] = {{NULL, 0, NULL, NULL, 0, 0, 0, NULL}};
+static const pr__option options[] = {
+    {"horizon", PR__OPTION_DURATION, "TIME",
+     "PostgreSQL: name transactions that have been open for so long (default 5m)",
+     offsetof(doctor_values, horizon_ms), 1, 31536000000, NULL},
+    {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
+};
 
 typedef struct findings {
     pr__cli *cli;
@@ -106,13 +112,16 @@ static pr_status examine_sqlite(pr_store *store, findings *of, pr_error *err)
     return PR_OK;
 }
 
-static pr_status examine(const pr__common *common, findings *of, pr_error *err)
+static pr_status examine(const doctor_values *values, findings *of, pr_error *err)
 {
     AUTO(pr_store) store = NULL;
+    const pr__common *common = &values->common;
+    pr_postgres_doctor_options opt = {.size = (uint32_t)sizeof opt,
+                                      .horizon_ms = pr__option_or(values->horizon_ms, 0)};
     pr__store_request request = {.common = common, .schema_check_off = true};
     TRY(pr__wiring_store(&request, &store, err));
     if (pr__store_kind_of(pr__wiring_store_name(common)) == PR__STORE_POSTGRES)
-        return pr_postgres_doctor(store, take, of, err);
+        return pr_postgres_doctor(store, &opt, take, of, err);
     return examine_sqlite(store, of, err);
 }
 
@@ -127,7 +136,7 @@ static pr__exit run(pr__cli *cli, const void *v)
     pr__json_object_begin(&json);
     pr__json_key(&json, "findings");
     pr__json_array_begin(&json);
-    if (examine(&values->common, &of, &err) != PR_OK)
+    if (examine(values, &of, &err) != PR_OK)
         return pr__report_error(cli, &err);
     pr__json_array_end(&json);
     pr__json_key(&json, "ok");

@@ -108,6 +108,11 @@ static void the_doctor_finds_faults(void **state)
         const char *text;
     } cases[] = {
         {"a healthy store", "SELECT 1", 0, "nothing was found"},
+        {"a sequence that is behind",
+         "INSERT INTO postroom.outbox (type, body) SELECT 'urn:message:shop:x', '' FROM "
+         "generate_series(1, 5); ALTER SEQUENCE postroom.outbox_id_seq RESTART WITH 2",
+         1, "stands at 1, but id 5 was used"},
+        {"a warning", "ALTER SYSTEM SET autovacuum = off", 0, "warning  autovacuum is off"},
         {"a cached sequence", "ALTER SEQUENCE postroom.outbox_id_seq CACHE 9", 1, "CACHE 1"},
         {"a column that is gone",
          "ALTER TABLE postroom.outbox_parked DROP COLUMN operator_hold "
@@ -128,9 +133,12 @@ static void the_doctor_finds_faults(void **state)
         expect(0, "made", "", "migrate", "--store", uri);
         db_run_at(uri, cases[i].harm);
         db_run_at(uri, "SELECT pg_reload_conf()");
-        if (strncmp(cases[i].harm, "ALTER SYSTEM", 12) == 0) {
+        if (strstr(cases[i].harm, "ALTER SYSTEM")) {
             PGconn *db = db_open(uri);
-            db_wait(db, "SELECT current_setting('full_page_writes') = 'off'", 1, cases[i].label);
+            db_wait(db,
+                    "SELECT 'off' IN (current_setting('full_page_writes'), "
+                    "current_setting('autovacuum'))",
+                    1, cases[i].label);
             PQfinish(db);
         }
         run(&r, "doctor", "--store", uri);
@@ -140,9 +148,32 @@ static void the_doctor_finds_faults(void **state)
         check_result(&r, cases[i].code, cases[i].code ? "\"ok\":false" : "\"ok\":true", "",
                      cases[i].label);
         result_done(&r);
-        db_run_at(uri, "ALTER SYSTEM RESET full_page_writes");
+        db_run_at(uri, "ALTER SYSTEM RESET ALL");
+        db_run_at(uri, "SELECT pg_reload_conf()");
         folder_leave(&here);
     }
+}
+
+/* It names who holds vacuum up; that is a warning. */
+static void the_doctor_names_a_long_transaction(void **state)
+{
+    folder here;
+    char uri[POSTGRES_CONNINFO_SIZE], text[120];
+    (void)state;
+    enter(&here, uri);
+    expect(0, "made", "", "migrate", "--store", uri);
+    PGconn *holder = db_open(uri);
+    db_run(holder, "SET application_name = 'the report'; BEGIN ISOLATION LEVEL REPEATABLE READ; "
+                   "SELECT 1; SELECT pg_sleep(0.01)");
+    db_wait(holder, "SELECT current_setting('full_page_writes') = 'on'", 1, "as it was");
+    expect(0, "nothing was found", "", "doctor", "--store", uri);
+    snprintf(text, sizeof text, "warning  session %d of postgres in ", PQbackendPID(holder));
+    expect(0, text, "", "doctor", "--store", uri, "--horizon", "1ms");
+    expect(0, "(the report), idle in transaction has been open for ", "", "doctor", "--store", uri,
+           "--horizon", "1ms");
+    expect(2, "", "--horizon", "doctor", "--store", uri, "--horizon", "0");
+    PQfinish(holder);
+    folder_leave(&here);
 }
 
 static void the_demo_ends_well(void **state)
@@ -173,6 +204,7 @@ int main(void)
         cmocka_unit_test(a_store_has_many_names),
         cmocka_unit_test(messages_cross_from_and_to_sqlite),
         cmocka_unit_test(the_doctor_finds_faults),
+        cmocka_unit_test(the_doctor_names_a_long_transaction),
         cmocka_unit_test(the_demo_ends_well),
     };
     const postgres_server_options durable = {.fsync = true};

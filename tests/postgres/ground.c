@@ -22,10 +22,27 @@ void ground_migrate(const char *uri, const pr_migrate_options *opt)
     pr_store_free(store);
 }
 
+/* To copy a database is cheaper than to migrate one. */
+static void copy_migrated(postgres_databases *on, char ret_uri[POSTGRES_CONNINFO_SIZE])
+{
+    if (!on->migrated[0]) {
+        postgres_database_make(on, ret_uri);
+        ground_migrate(ret_uri, NULL);
+        PGconn *db = db_open(ret_uri);
+        db_text(db, "SELECT current_database()", on->migrated, sizeof on->migrated);
+        PQfinish(db);
+    }
+    postgres_database_copy(on, on->migrated, ret_uri);
+}
+
 void ground_make(postgres_databases *on, const pr_migrate_options *opt, ground *ret_ground)
 {
-    postgres_database_make(on, ret_ground->uri);
-    ground_migrate(ret_ground->uri, opt);
+    if (opt) {
+        postgres_database_make(on, ret_ground->uri);
+        ground_migrate(ret_ground->uri, opt);
+    } else {
+        copy_migrated(on, ret_ground->uri);
+    }
     ret_ground->db = db_open(ret_ground->uri);
 }
 

@@ -128,19 +128,26 @@ PGconn *postgres_maintenance(const postgres_databases *of)
 
 void postgres_database_make(postgres_databases *of, char ret_uri[POSTGRES_CONNINFO_SIZE])
 {
-    char sql[160], name[40];
-    PGconn *db = postgres_maintenance(of);
     if (of->compatible && of->made == 0) {
         char uri[POSTGRES_CONNINFO_SIZE];
+        PGconn *db = postgres_maintenance(of);
         db_run(db, "CREATE DATABASE suite");
+        PQfinish(db);
         postgres_server_uri(of->server, "suite", uri);
         db_run_at(uri, compatible_sql);
         if (of->hostile)
             db_run_at(uri, evil_sql);
     }
+    postgres_database_copy(of, of->compatible ? "suite" : "template1", ret_uri);
+}
+
+void postgres_database_copy(postgres_databases *of, const char *from,
+                            char ret_uri[POSTGRES_CONNINFO_SIZE])
+{
+    char sql[160], name[40];
+    PGconn *db = postgres_maintenance(of);
     snprintf(name, sizeof name, "test_%d_%d", (int)getpid(), ++of->made);
-    snprintf(sql, sizeof sql, "CREATE DATABASE %s TEMPLATE %s", name,
-             of->compatible ? "suite" : "template1");
+    snprintf(sql, sizeof sql, "CREATE DATABASE %s TEMPLATE %s", name, from);
     db_run(db, sql);
     PQfinish(db);
     postgres_server_uri(of->server, name, ret_uri);

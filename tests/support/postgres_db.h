@@ -15,12 +15,16 @@
 typedef struct postgres_databases {
     postgres_server *server;
     int made;
-    bool hostile;    /* functions of the usual names stand in a schema evil */
-    bool compatible; /* databases take what the suites write in SQLite's words */
+    bool hostile;      /* functions of the usual names stand in a schema evil */
+    bool compatible;   /* databases take what the suites write in SQLite's words */
+    char migrated[40]; /* a database that others are copies of; "" = none yet */
 } postgres_databases;
 
 /* Make a database of its own; its address. It goes with the server. */
 void postgres_database_make(postgres_databases *of, char ret_uri[POSTGRES_CONNINFO_SIZE]);
+/* The same as a copy of one of this name, on which nobody is. */
+void postgres_database_copy(postgres_databases *of, const char *name,
+                            char ret_uri[POSTGRES_CONNINFO_SIZE]);
 /* The connection that is the server's own, to make databases by and to look after others. */
 PGconn *postgres_maintenance(const postgres_databases *of);
 

@@ -34,73 +34,95 @@ static int64_t ask(const sqlite_world *at, const char *sql)
     return value;
 }
 
+/* NULL text: it is fine */
+static const struct {
+    const char *label;
+    const char *sql;
+    const char *text;
+} ALTERATIONS[] = {
+    {"column dropped", "ALTER TABLE postroom_saga DROP COLUMN lease_owner",
+     "table 'postroom_saga' lacks its built-in column 'lease_owner'"},
+    {"column renamed", "ALTER TABLE postroom_node RENAME COLUMN role TO part",
+     "table 'postroom_node' lacks its built-in column 'role'"},
+    {"type altered",
+     "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
+     "role INTEGER NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail "
+     "TEXT) STRICT",
+     "built-in column 'role' of table 'postroom_node' was altered: it must be TEXT NOT NULL"},
+    {"not strict",
+     "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
+     "role TEXT NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail TEXT)",
+     "table 'postroom_node' was altered: it must be STRICT"},
+    {"demanding column",
+     "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
+     "role TEXT NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail TEXT, "
+     "more TEXT NOT NULL) STRICT",
+     "extra column 'more' that is NOT NULL without a default"},
+    {"no autoincrement",
+     "DROP TABLE postroom_audit; CREATE TABLE postroom_audit (id INTEGER PRIMARY KEY, at "
+     "INTEGER NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, subject TEXT NOT NULL, reason "
+     "TEXT NOT NULL, count INTEGER NOT NULL) STRICT; CREATE INDEX postroom_audit_by_at ON "
+     "postroom_audit (at)",
+     "table 'postroom_audit' was altered: its key must be AUTOINCREMENT"},
+    {"table dropped", "DROP TABLE postroom_node", "table 'postroom_node' is missing"},
+    {"index dropped", "DROP INDEX postroom_outbox_by_lane",
+     "index 'postroom_outbox_by_lane' is missing"},
+    {"view dropped", "DROP VIEW postroom_inbox_state", "view 'postroom_inbox_state' is missing"},
+    {"trigger dropped", "DROP TRIGGER postroom_enqueue_insert",
+     "trigger 'postroom_enqueue_insert' is missing"},
+    {"lanes lost", "DELETE FROM postroom_setting WHERE name = 'lanes'", "setting 'lanes'"},
+    {"lanes bad", "UPDATE postroom_setting SET value = '3' WHERE name = 'lanes'",
+     "setting 'lanes'"},
+    {"transport lost", "DELETE FROM postroom_setting WHERE name = 'default_transport'",
+     "setting 'default_transport'"},
+    {"lanes lowered", "UPDATE postroom_setting SET value = '8' WHERE name = 'lanes'",
+     "setting 'lanes' in 'postroom_setting' is 8, but the journal has a lane 15"},
+    {"lanes raised", "UPDATE postroom_setting SET value = '32' WHERE name = 'lanes'",
+     "no row for lane 16 of 32"},
+    {"lane's row lost", "DELETE FROM postroom_outbox_claim WHERE lane = 3",
+     "no row for lane 3 of 16"},
+    {"relay lost", "DELETE FROM postroom_subscription", "reader 1, the relay, is missing"},
+    {"lane computed otherwise",
+     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, '1640531527', "
+     "'1640531529') WHERE name = 'postroom_outbox'",
+     "built-in column 'lane' of table 'postroom_outbox' was altered: it computes other lanes"},
+    {"lane not computed",
+     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = substr(sql, 1, instr(sql, "
+     "' GENERATED')) || substr(sql, instr(sql, 'VIRTUAL,') + 7) WHERE name = 'postroom_outbox'",
+     "built-in column 'lane' of table 'postroom_outbox' was altered"},
+    {"journal without its key",
+     "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'PRIMARY KEY "
+     "(reader, lane, seq)', 'PRIMARY KEY (lane, reader, seq)') WHERE name = "
+     "'postroom_outbox_claim'",
+     "built-in column 'reader' of table 'postroom_outbox_claim' was altered: it must be "
+     "INTEGER "
+     "NOT NULL, column 1 of the key"},
+    {"older",
+     "DROP VIEW postroom_enqueue; DROP VIEW postroom_inbox_state; DROP VIEW "
+     "postroom_outbox_state; DELETE FROM postroom_schema_version WHERE version = 3",
+     "schema version 2 in"},
+    {"newer", "INSERT INTO postroom_schema_version VALUES (99, 'future', 0)",
+     "newer than the 3 of this program"},
+    {"extra column", "ALTER TABLE postroom_outbox ADD COLUMN shop TEXT", NULL},
+    {"extra column with default",
+     "ALTER TABLE postroom_outbox ADD COLUMN shop TEXT NOT NULL DEFAULT 'x'", NULL},
+    {"extra index", "CREATE INDEX mine ON postroom_outbox (occurred_at)", NULL},
+};
+
 static void test_altered(void **state)
 {
     (void)state;
-    /* NULL text: it is fine */
-    static const struct {
-        const char *label;
-        const char *sql;
-        const char *text;
-    } cases[] = {
-        {"column dropped", "ALTER TABLE postroom_saga DROP COLUMN lease_owner",
-         "table 'postroom_saga' lacks its built-in column 'lease_owner'"},
-        {"column renamed", "ALTER TABLE postroom_node RENAME COLUMN role TO part",
-         "table 'postroom_node' lacks its built-in column 'role'"},
-        {"type altered",
-         "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
-         "role INTEGER NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail "
-         "TEXT) STRICT",
-         "built-in column 'role' of table 'postroom_node' was altered: it must be TEXT NOT NULL"},
-        {"not strict",
-         "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
-         "role TEXT NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail TEXT)",
-         "table 'postroom_node' was altered: it must be STRICT"},
-        {"demanding column",
-         "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
-         "role TEXT NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail TEXT, "
-         "more TEXT NOT NULL) STRICT",
-         "extra column 'more' that is NOT NULL without a default"},
-        {"no autoincrement",
-         "DROP TABLE postroom_audit; CREATE TABLE postroom_audit (id INTEGER PRIMARY KEY, at "
-         "INTEGER NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, subject TEXT NOT NULL, reason "
-         "TEXT NOT NULL, count INTEGER NOT NULL) STRICT; CREATE INDEX postroom_audit_by_at ON "
-         "postroom_audit (at)",
-         "table 'postroom_audit' was altered: its key must be AUTOINCREMENT"},
-        {"table dropped", "DROP TABLE postroom_node", "table 'postroom_node' is missing"},
-        {"index dropped", "DROP INDEX postroom_outbox_by_lane",
-         "index 'postroom_outbox_by_lane' is missing"},
-        {"view dropped", "DROP VIEW postroom_inbox_state",
-         "view 'postroom_inbox_state' is missing"},
-        {"trigger dropped", "DROP TRIGGER postroom_enqueue_insert",
-         "trigger 'postroom_enqueue_insert' is missing"},
-        {"lanes lost", "DELETE FROM postroom_setting WHERE name = 'lanes'", "setting 'lanes'"},
-        {"lanes bad", "UPDATE postroom_setting SET value = '3' WHERE name = 'lanes'",
-         "setting 'lanes'"},
-        {"transport lost", "DELETE FROM postroom_setting WHERE name = 'default_transport'",
-         "setting 'default_transport'"},
-        {"older",
-         "DROP VIEW postroom_enqueue; DROP VIEW postroom_inbox_state; DROP VIEW "
-         "postroom_outbox_state; DELETE FROM postroom_schema_version WHERE version = 3",
-         "schema version 2 in"},
-        {"newer", "INSERT INTO postroom_schema_version VALUES (99, 'future', 0)",
-         "newer than the 3 of this program"},
-        {"extra column", "ALTER TABLE postroom_outbox ADD COLUMN shop TEXT", NULL},
-        {"extra column with default",
-         "ALTER TABLE postroom_outbox ADD COLUMN shop TEXT NOT NULL DEFAULT 'x'", NULL},
-        {"extra index", "CREATE INDEX mine ON postroom_outbox (occurred_at)", NULL},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    for (size_t i = 0; i < COUNT_OF(ALTERATIONS); i++) {
         sqlite_world at;
         pr_error err = PR_ERROR_INIT;
         pr_store *store = NULL;
-        check_ok(sqlite_world_open(&at, &err), &err, cases[i].label);
-        run_sql(&at, cases[i].sql);
+        check_ok(sqlite_world_open(&at, &err), &err, ALTERATIONS[i].label);
+        run_sql(&at, ALTERATIONS[i].sql);
         pr_status status = sqlite_world_store(&at, 0, 0, &store, &err);
-        if (cases[i].text)
-            check_error(status, &err, PR_E_SCHEMA, cases[i].text, cases[i].label);
+        if (ALTERATIONS[i].text)
+            check_error(status, &err, PR_E_SCHEMA, ALTERATIONS[i].text, ALTERATIONS[i].label);
         else
-            check_ok(status, &err, cases[i].label);
+            check_ok(status, &err, ALTERATIONS[i].label);
         pr_store_free(store);
         sqlite_world_close(&at);
     }

@@ -12,13 +12,16 @@
 #include "store/postgres/store.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN        "postgres.doctor"
-#define SKEW_LIMIT_US INT64_C(2000000)
-#define HORIZON_LIMIT "5 minutes"
-#define HOLDERS_MAX   10
+#define ORIGIN             "postgres.doctor"
+#define SKEW_MS_DEFAULT    2000
+#define HORIZON_MS_DEFAULT (5 * 60 * 1000)
+#define LIMIT_MS_MAX       (365LL * 86400000)
+#define HOLDERS_MAX        10
 
 typedef struct visit {
     pr__pg_store *store;
+    int64_t horizon_ms;
+    int64_t skew_ms;
     pr_finding_callback callback;
     void *user;
     bool stopped;
@@ -43,10 +46,11 @@ static pr_status look_schema(visit *v, pr_error *err)
     static const struct {
         const char *subject;
         pr_status (*check)(pr__pg_store *store, pr_error *err);
-    } checks[] = {{"schema", pr__pg_check_version},
-                  {"columns", pr__pg_check_objects},
-                  {"settings", pr__pg_settings_load},
-                  {"sequence", pr__pg_check_sequence}};
+        bool needed; /* without it what follows would be noise */
+    } checks[] = {
+        {"schema", pr__pg_check_version, true},   {"columns", pr__pg_check_objects, false},
+        {"settings", pr__pg_settings_load, true}, {"journal", pr__pg_check_journal, false},
+        {"lane", pr__pg_check_lane, false},       {"sequence", pr__pg_check_sequence, false}};
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         pr_error found = PR_ERROR_INIT;
         pr_status status = checks[i].check(v->store, &found);
@@ -57,8 +61,8 @@ static pr_status look_schema(visit *v, pr_error *err)
             return status;
         }
         tell(v, PR_FINDING_FAULT, checks[i].subject, found.message, NULL);
-        if (i == 0)
-            return PR_OK; /* of another version: the rest would be noise */
+        if (checks[i].needed)
+            break;
     }
     return PR_OK;
 }
@@ -89,7 +93,7 @@ static void look_clock(visit *v, int64_t before_us, int64_t server_us, int64_t a
         skew_us = before_us - server_us;
     else if (server_us > after_us)
         skew_us = server_us - after_us;
-    if (skew_us < SKEW_LIMIT_US)
+    if (skew_us < v->skew_ms * 1000)
         return;
     pr__duration_text(skew_us, skew, sizeof skew);
     pr__format(text, sizeof text, "the clocks of this host and of the server are %s apart", skew);
@@ -100,9 +104,10 @@ static void look_clock(visit *v, int64_t before_us, int64_t server_us, int64_t a
 static pr_status look_server(visit *v, pr_error *err)
 {
     AUTO_RESULT result = NULL;
-    int64_t before_us = pr__wall_us();
+    const pr_clock *clock = v->store->base.clock;
+    int64_t before_us = clock->wall_us(clock->user);
     TRY(pr__pg_query(&v->store->conn, SQL_SERVER, &result, err, ""));
-    int64_t after_us = pr__wall_us();
+    int64_t after_us = clock->wall_us(clock->user);
     look_setting(v, "fsync", pr__pg_value_text(result, 0, 0),
                  "a crash of the machine damages the database");
     look_setting(v, "full_page_writes", pr__pg_value_text(result, 0, 1),
@@ -129,23 +134,21 @@ static pr_status look_server(visit *v, pr_error *err)
 static const char SQL_HOLDERS[] =
     "SELECT 'session ' || pid || coalesce(' of ' || usename, '') || coalesce(' in ' || datname, "
     "'') || CASE WHEN application_name <> '' THEN ' (' || application_name || ')' ELSE '' END || "
-    "', "
-    "' || state, xact_start, "
-    "'SELECT pg_terminate_backend(' || pid || ');' FROM pg_catalog.pg_stat_activity WHERE "
-    "(backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type = 'client backend' AND "
-    "xact_start < pg_catalog.clock_timestamp() - '" HORIZON_LIMIT
-    "'::pg_catalog.interval UNION ALL SELECT 'prepared transaction of ' || owner || ' in ' || "
-    "database, prepared, 'COMMIT PREPARED or ROLLBACK PREPARED; pg_prepared_xacts lists it' FROM "
-    "pg_catalog.pg_prepared_xacts WHERE prepared < pg_catalog.clock_timestamp() - '" HORIZON_LIMIT
-    "'::pg_catalog.interval ORDER BY 2 LIMIT 10";
+    "', ' || state, xact_start, 'SELECT pg_terminate_backend(' || pid || ');' FROM "
+    "pg_catalog.pg_stat_activity WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND "
+    "backend_type = 'client backend' AND pid <> pg_catalog.pg_backend_pid() AND xact_start < $1 "
+    "UNION ALL SELECT 'prepared transaction ' || gid || ' of ' || owner || ' in ' || database, "
+    "prepared, 'COMMIT PREPARED or ROLLBACK PREPARED ' || pg_catalog.quote_literal(gid) FROM "
+    "pg_catalog.pg_prepared_xacts WHERE prepared < $1 ORDER BY 2 LIMIT 10";
 
 /* Messages are delivered all the same; but nothing dead is vacuumed behind it. */
 static pr_status look_horizon(visit *v, pr_error *err)
 {
     AUTO_RESULT result = NULL;
     int64_t now_us = 0;
-    TRY(pr__pg_query(&v->store->conn, SQL_HOLDERS, &result, err, ""));
     TRY(pr__pg_now(&v->store->conn, &now_us, err));
+    TRY(pr__pg_query(&v->store->conn, SQL_HOLDERS, &result, err, "s",
+                     now_us - v->horizon_ms * 1000));
     for (int row = 0; row < PQntuples(result) && row < HOLDERS_MAX; row++) {
         char text[400];
         char age[64];
@@ -159,13 +162,31 @@ static pr_status look_horizon(visit *v, pr_error *err)
     return PR_OK;
 }
 
-pr_status pr_postgres_doctor(pr_store *base, pr_finding_callback callback, void *user,
-                             pr_error *err)
+static pr_status read_options(const pr_postgres_doctor_options *opt, visit *v, pr_error *err)
+{
+    static const pr_postgres_doctor_options none = {.size = (uint32_t)sizeof none};
+    if (!opt)
+        opt = &none;
+    if (opt->size < sizeof *opt)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "size of pr_postgres_doctor_options is %u",
+                        opt->size);
+    if (opt->horizon_ms < 0 || opt->horizon_ms > LIMIT_MS_MAX || opt->skew_ms < 0 ||
+        opt->skew_ms > LIMIT_MS_MAX)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "horizon_ms and skew_ms must be 0 to %lld",
+                        LIMIT_MS_MAX);
+    v->horizon_ms = opt->horizon_ms ? opt->horizon_ms : HORIZON_MS_DEFAULT;
+    v->skew_ms = opt->skew_ms ? opt->skew_ms : SKEW_MS_DEFAULT;
+    return PR_OK;
+}
+
+pr_status pr_postgres_doctor(pr_store *base, const pr_postgres_doctor_options *opt,
+                             pr_finding_callback callback, void *user, pr_error *err)
 {
     if (!pr__pg_is_postgres(base) || !callback)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "store or callback is NULL, or the store is not on PostgreSQL");
     visit v = {.store = pr__pg_store_of(base), .callback = callback, .user = user};
+    TRY(read_options(opt, &v, err));
     TRY(pr__pg_ready(v.store, err));
     v.store->settings.generation = 0;
     TRY(look_schema(&v, err));

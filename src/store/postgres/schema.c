@@ -1,9 +1,9 @@
 /*
- * Checking a schema at start: version, tables, columns, indexes, views, functions, the sequence.
+ * Checking a schema at start: version, tables, columns, keys, indexes, views, functions, what
+ * computes the lane, the sequence, the relay's rows.
  *
- * What is expected is not written down a second time: it is read out of the embedded migrations,
- * whose form (a column a line, indented by four) is theirs and ours. Extra columns, tables and
- * indexes are fine.
+ * Invariant: what is expected is read out of the migrations (expectation.h), never written down a
+ * second time. Extra columns, tables and indexes are fine. Read only.
  */
 #include "store/postgres/schema.h"
 
@@ -12,28 +12,23 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "store/postgres/expectation.h"
 #include "store/postgres/migration.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN    "postgres.check"
-#define WORD_SIZE 64
+#define ORIGIN "postgres.check"
 
 static const char SQL_HAS_VERSION[] =
     "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = "
     "c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'r'";
 static const char SQL_VERSION[] = "SELECT pg_catalog.max(version) FROM {p}schema_version";
 
-static void table_name(const pr__pg_conn *conn, const char *name, char *out, size_t size)
-{
-    pr__format(out, size, "%s%s", conn->prefix, name);
-}
-
 pr_status pr__pg_schema_version(pr__pg_conn *conn, uint32_t *ret_version, pr_error *err)
 {
     char table[2 * PR__PG_NAME_SIZE];
     int64_t value = 0;
     bool found = false;
-    table_name(conn, "schema_version", table, sizeof table);
+    pr__pg_expectation_table(conn, "schema_version", table, sizeof table);
     TRY(pr__pg_int(conn, SQL_HAS_VERSION, &value, &found, err, "tt", conn->schema, table));
     value = 0;
     if (found)
@@ -71,88 +66,25 @@ pr_status pr__pg_check_version(pr__pg_store *store, pr_error *err)
     return PR_OK;
 }
 
-/* What the migrations make, as arrays of equal length. */
-typedef struct expectation {
-    const pr__pg_conn *conn;
-    pr__pg_array tables, columns, types, not_null; /* of columns */
-    pr__pg_array kinds, names;                     /* of indexes, views, functions */
-} expectation;
+/* ---- tables, columns, keys and the rest ---- */
 
-static const char *word(const char *at, char out[WORD_SIZE])
-{
-    size_t size = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_[]");
-    pr__format(out, WORD_SIZE, "%.*s", (int)(size < WORD_SIZE ? size : WORD_SIZE - 1), at);
-    at += size;
-    return at + strspn(at, " ");
-}
-
-/* One line of a CREATE TABLE: a column when it is indented by four. */
-static void read_column(expectation *e, const char *table, const char *line, const char *end)
-{
-    char column[WORD_SIZE];
-    char type[WORD_SIZE];
-    char rest[160];
-    const char *at = line + strspn(line, " ");
-    if (at - line != 4 || *at < 'a' || *at > 'z')
-        return;
-    at = word(word(at, column), type);
-    pr__format(rest, sizeof rest, "%.*s", (int)(end > at ? end - at : 0), at);
-    pr__pg_array_text(&e->tables, table);
-    pr__pg_array_text(&e->columns, column);
-    pr__pg_array_text(&e->types, type);
-    pr__pg_array_bool(&e->not_null, strstr(rest, "NOT NULL") || strstr(rest, "IDENTITY"));
-}
-
-static void read_object(expectation *e, const char *kind, const char *at)
-{
-    char name[WORD_SIZE];
-    char whole[2 * PR__PG_NAME_SIZE];
-    word(at, name);
-    table_name(e->conn, name, whole, sizeof whole);
-    pr__pg_array_text(&e->kinds, kind);
-    pr__pg_array_text(&e->names, whole);
-}
-
-static void read_migration(expectation *e, const char *sql)
-{
-    static const struct {
-        const char *begin;
-        const char *kind;
-    } objects[] = {{"CREATE INDEX {n}", "index"},
-                   {"CREATE VIEW {p}", "view"},
-                   {"CREATE FUNCTION {p}", "function"}};
-    char table[2 * PR__PG_NAME_SIZE] = "";
-    for (const char *line = sql; *line;) {
-        const char *end = line + strcspn(line, "\n");
-        for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
-            if (pr__text_starts_with(line, objects[i].begin))
-                read_object(e, objects[i].kind, line + strlen(objects[i].begin));
-        if (pr__text_starts_with(line, "CREATE TABLE {p}")) {
-            char name[WORD_SIZE];
-            word(line + strlen("CREATE TABLE {p}"), name);
-            table_name(e->conn, name, table, sizeof table);
-        } else if (pr__text_starts_with(line, ");")) {
-            table[0] = '\0';
-        } else if (table[0]) {
-            read_column(e, table, line, end);
-        }
-        line = end + (*end == '\n');
-    }
-}
-
-/* $1 schema, $2 tables, $3 columns, $4 types, $5 not null */
+/* $1 schema, $2 tables, $3 columns, $4 types, $5 not null, $6 sources */
 #define EXPECTED                                                                                   \
     "ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), "             \
-    "pg_catalog.unnest($5)) AS e (tab, col, typ, nn)"
+    "pg_catalog.unnest($5), pg_catalog.unnest($6)) AS e (tab, col, typ, nn, src)"
 #define OUR_TABLE                                                                                  \
     "pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND "    \
     "n.nspname = $1"
 static const char SQL_COLUMNS[] =
-    "SELECT e.tab, e.col, e.typ, e.nn, c.oid IS NULL, a.attname IS NULL FROM " EXPECTED
+    "SELECT e.tab, e.col, e.typ, e.nn, c.oid IS NULL, a.attname IS NULL, CASE e.src WHEN 'a' THEN "
+    "' GENERATED ALWAYS AS IDENTITY' WHEN 'd' THEN ' GENERATED BY DEFAULT AS IDENTITY' WHEN 's' "
+    "THEN ', generated' WHEN 'v' THEN ', with its default' ELSE '' END FROM " EXPECTED
     " LEFT JOIN (" OUR_TABLE ") ON c.relname = e.tab AND c.relkind IN ('r', 'p') LEFT JOIN "
     "pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attname = e.col AND NOT "
     "a.attisdropped WHERE a.attname IS NULL OR a.atttypid <> pg_catalog.to_regtype(e.typ) OR "
-    "a.attnotnull <> e.nn LIMIT 1";
+    "a.attnotnull <> e.nn OR CASE WHEN e.src IN ('a', 'd') THEN a.attidentity::pg_catalog.text <> "
+    "e.src WHEN e.src = 's' THEN a.attgenerated::pg_catalog.text <> 's' WHEN e.src = 'v' THEN NOT "
+    "a.atthasdef OR a.attgenerated::pg_catalog.text <> '' ELSE false END LIMIT 1";
 static const char SQL_EXTRA[] =
     "SELECT c.relname::pg_catalog.text, a.attname::pg_catalog.text FROM " OUR_TABLE
     " JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT "
@@ -160,24 +92,32 @@ static const char SQL_EXTRA[] =
     "NOT "
     "a.atthasdef AND a.attidentity = '' AND NOT EXISTS (SELECT FROM " EXPECTED
     " WHERE e.tab = c.relname AND e.col = a.attname) LIMIT 1";
+static const char SQL_KEYS[] =
+    "SELECT e.tab, CASE e.kind WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, e.cols FROM ROWS "
+    "FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4)) AS e (tab, kind, "
+    "cols) WHERE NOT EXISTS (SELECT FROM " OUR_TABLE
+    " JOIN pg_catalog.pg_constraint AS k ON k.conrelid = c.oid AND k.contype::pg_catalog.text = "
+    "e.kind AND NOT k.condeferrable WHERE c.relname = e.tab AND (SELECT "
+    "pg_catalog.string_agg(a.attname, ', ' ORDER BY u.n) FROM pg_catalog.unnest(k.conkey) WITH "
+    "ORDINALITY AS u (num, n) JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND "
+    "a.attnum = u.num) = e.cols) LIMIT 1";
 static const char SQL_OBJECTS[] =
     "SELECT e.kind, e.name FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3)) AS e "
     "(kind, name) WHERE NOT EXISTS (SELECT FROM " OUR_TABLE
-    " WHERE c.relname = e.name AND c.relkind IN ('i', 'v')) AND NOT EXISTS (SELECT FROM "
-    "pg_catalog.pg_proc AS f JOIN pg_catalog.pg_namespace AS n ON n.oid = f.pronamespace WHERE "
-    "n.nspname = $1 AND f.proname = e.name) LIMIT 1";
+    " WHERE c.relname = e.name AND (c.relkind = 'v' OR c.relkind = 'i' AND EXISTS (SELECT FROM "
+    "pg_catalog.pg_index AS i WHERE i.indexrelid = c.oid AND i.indisvalid))) AND NOT EXISTS "
+    "(SELECT FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_namespace AS n ON n.oid = "
+    "f.pronamespace WHERE n.nspname = $1 AND f.proname = e.name) LIMIT 1";
 
-static pr_status check_columns(pr__pg_store *store, expectation *e, pr_error *err)
+static pr_status check_columns(pr__pg_conn *conn, pr__pg_expectation *e, pr_error *err)
 {
     AUTO_PARAMS params = {.count = 0};
     AUTO_RESULT result = NULL;
     AUTO_RESULT extra = NULL;
-    pr__pg_conn *conn = &store->conn;
+    pr__pg_array *arrays[] = {&e->tables, &e->columns, &e->types, &e->not_null, &e->sources};
     pr__pg_add_text(&params, conn->schema);
-    pr__pg_add_array(&params, &e->tables);
-    pr__pg_add_array(&params, &e->columns);
-    pr__pg_add_array(&params, &e->types);
-    pr__pg_add_array(&params, &e->not_null);
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        pr__pg_add_array(&params, arrays[i]);
     TRY(pr__pg_exec(conn, SQL_COLUMNS, &params, &result, err));
     if (PQntuples(result) > 0) {
         const char *table = pr__pg_value_text(result, 0, 0);
@@ -190,9 +130,10 @@ static pr_status check_columns(pr__pg_store *store, expectation *e, pr_error *er
             return pr__fail(err, PR_E_SCHEMA, ORIGIN,
                             "table '%s' lacks its built-in column '%s': restore it", table, column);
         return pr__fail(err, PR_E_SCHEMA, ORIGIN,
-                        "built-in column '%s' of table '%s' was altered: it must be %s%s", column,
+                        "built-in column '%s' of table '%s' was altered: it must be %s%s%s", column,
                         table, pr__pg_value_text(result, 0, 2),
-                        pr__pg_value_int(result, 0, 3) ? " NOT NULL" : "");
+                        pr__pg_value_int(result, 0, 3) ? " NOT NULL" : "",
+                        pr__pg_value_text(result, 0, 6));
     }
     TRY(pr__pg_exec(conn, SQL_EXTRA, &params, &extra, err));
     if (PQntuples(extra) > 0)
@@ -203,37 +144,161 @@ static pr_status check_columns(pr__pg_store *store, expectation *e, pr_error *er
     return PR_OK;
 }
 
-static pr_status check_objects(pr__pg_store *store, expectation *e, pr_error *err)
+/* Claims lock by the journal's key, and ON CONFLICT needs one. */
+static pr_status check_keys(pr__pg_conn *conn, pr__pg_expectation *e, pr_error *err)
 {
     AUTO_PARAMS params = {.count = 0};
     AUTO_RESULT result = NULL;
-    pr__pg_add_text(&params, store->conn.schema);
-    pr__pg_add_array(&params, &e->kinds);
-    pr__pg_add_array(&params, &e->names);
-    TRY(pr__pg_exec(&store->conn, SQL_OBJECTS, &params, &result, err));
+    pr__pg_add_text(&params, conn->schema);
+    pr__pg_add_array(&params, &e->key_tables);
+    pr__pg_add_array(&params, &e->key_kinds);
+    pr__pg_add_array(&params, &e->key_columns);
+    TRY(pr__pg_exec(conn, SQL_KEYS, &params, &result, err));
+    if (PQntuples(result) == 0)
+        return PR_OK;
+    return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                    "table '%s' lacks its key: run ALTER TABLE \"%s\".%s ADD %s (%s);",
+                    pr__pg_value_text(result, 0, 0), conn->schema, pr__pg_value_text(result, 0, 0),
+                    pr__pg_value_text(result, 0, 1), pr__pg_value_text(result, 0, 2));
+}
+
+static pr_status check_objects(pr__pg_conn *conn, pr__pg_expectation *e, pr_error *err)
+{
+    AUTO_PARAMS params = {.count = 0};
+    AUTO_RESULT result = NULL;
+    pr__pg_add_text(&params, conn->schema);
+    pr__pg_add_array(&params, &e->object_kinds);
+    pr__pg_add_array(&params, &e->object_names);
+    TRY(pr__pg_exec(conn, SQL_OBJECTS, &params, &result, err));
     if (PQntuples(result) > 0)
-        return pr__fail(err, PR_E_SCHEMA, ORIGIN, "%s '%s' is missing in schema '%s': restore it",
-                        pr__pg_value_text(result, 0, 0), pr__pg_value_text(result, 0, 1),
-                        store->conn.schema);
+        return pr__fail(
+            err, PR_E_SCHEMA, ORIGIN, "%s '%s' is missing or not valid in schema '%s': restore it",
+            pr__pg_value_text(result, 0, 0), pr__pg_value_text(result, 0, 1), conn->schema);
     return PR_OK;
+}
+
+static const char SQL_XID[] =
+    "SELECT x.attnum < i.attnum AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE "
+    "'%pg_current_xact_id()' FROM pg_catalog.pg_attribute AS x JOIN pg_catalog.pg_attribute AS i "
+    "ON i.attrelid = x.attrelid AND i.attname = 'id' JOIN pg_catalog.pg_attrdef AS d ON d.adrelid "
+    "= x.attrelid AND d.adnum = x.attnum WHERE x.attrelid = "
+    "'{p}outbox'::pg_catalog.regclass AND x.attname = 'xid'";
+
+/* Defaults are evaluated in the order of columns: a transaction's id is to be older than the ids of
+   its rows. */
+static pr_status check_xid(pr__pg_conn *conn, pr_error *err)
+{
+    int64_t good = 0;
+    TRY(pr__pg_int(conn, SQL_XID, &good, NULL, err, ""));
+    if (good)
+        return PR_OK;
+    return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                    "built-in column 'xid' of table '%soutbox' was altered: it must stand before "
+                    "id, with the default pg_current_xact_id()",
+                    conn->prefix);
 }
 
 pr_status pr__pg_check_objects(pr__pg_store *store, pr_error *err)
 {
-    expectation e = {.conn = &store->conn};
-    pr__pg_array *arrays[] = {&e.tables, &e.columns, &e.types, &e.not_null, &e.kinds, &e.names};
-    size_t count = sizeof arrays / sizeof arrays[0];
-    for (size_t i = 0; i < count; i++)
-        pr__pg_array_init(arrays[i], arrays[i] == &e.not_null ? PR__PG_BOOL : PR__PG_TEXT);
-    for (size_t i = 0; i < pr__postgres_migration_count; i++)
-        read_migration(&e, pr__postgres_migrations[i].sql);
-    pr_status status = check_columns(store, &e, err);
-    if (status == PR_OK)
-        status = check_objects(store, &e, err);
-    for (size_t i = 0; i < count; i++)
-        pr__pg_array_done(arrays[i]);
+    pr__pg_conn *conn = &store->conn;
+    AUTO_EXPECTATION e = {.conn = NULL};
+    pr__pg_expectation_read(&e, conn);
+    TRY(check_columns(conn, &e, err));
+    TRY(check_xid(conn, err));
+    TRY(check_keys(conn, &e, err));
+    return check_objects(conn, &e, err);
+}
+
+/* ---- lanes ---- */
+
+static const char SQL_LANE[] =
+    "SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attribute AS a JOIN "
+    "pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE a.attrelid "
+    "= '{p}outbox'::pg_catalog.regclass AND a.attname = 'lane'";
+/* Half of them with a key. */
+#define LANE_SAMPLES                                                                               \
+    "SELECT pg_catalog.count(*) FROM (SELECT n::int8 AS id, CASE WHEN (n & 1) = 0 THEN 'order ' "  \
+    "|| n END COLLATE \"C\" AS key FROM pg_catalog.generate_series(1, 200) AS n) AS s WHERE "
+
+/* How many lanes of some rows the expression that stands computes otherwise; the server writes it
+   in words of its own, so that its text says nothing. */
+static pr_status lane_differences(pr__pg_store *store, int64_t *ret_count, pr_error *err)
+{
+    AUTO_RESULT result = NULL;
+    AUTO_BUFFER text = PR_BUFFER_INIT;
+    pr_error found = PR_ERROR_INIT;
+    pr__pg_migration_values values = {
+        .conn = &store->conn, .default_transport = "", .order = "", .lanes = store->settings.lanes};
+    AUTO(char) template = pr__pg_expectation_lane();
+    AUTO(char) wanted = template ? pr__pg_migration_render(template, &values) : NULL;
+    TRY(pr__pg_query(&store->conn, SQL_LANE, &result, err, ""));
+    pr__buffer_printf(&text, LANE_SAMPLES "(%s) IS DISTINCT FROM (%s)",
+                      PQntuples(result) > 0 ? pr__pg_value_text(result, 0, 0) : "NULL",
+                      wanted ? wanted : "");
+    if (!wanted || !pr__buffer_text(&text))
+        return pr__fail_nomem(err, ORIGIN);
+    pr_status status =
+        pr__pg_int(&store->conn, pr__buffer_text(&text), ret_count, NULL, &found, "");
+    if (status != PR_OK && pr__text_starts_with(found.sqlstate, "42")) {
+        *ret_count = 1; /* it goes by columns that are not the key and the id */
+        return PR_OK;
+    }
+    if (status != PR_OK)
+        pr__error_copy(err, &found);
     return status;
 }
+
+pr_status pr__pg_check_lane(pr__pg_store *store, pr_error *err)
+{
+    pr__pg_conn *conn = &store->conn;
+    int64_t count = 0;
+    TRY(pr__pg_begin_read(conn, 0, err)); /* names are looked up the same way in both statements */
+    pr_status status = lane_differences(store, &count, err);
+    pr__pg_rollback(conn);
+    TRY(status);
+    if (count == 0)
+        return PR_OK;
+    return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                    "built-in column 'lane' of table '%soutbox' was altered: it computes other "
+                    "lanes than the %u of the setting 'lanes', restore what was changed",
+                    conn->prefix, store->settings.lanes);
+}
+
+static const char SQL_RELAY[] = "SELECT reader FROM {p}subscription WHERE reader = 1";
+static const char SQL_LAST_LANE[] =
+    "SELECT pg_catalog.max(lane)::int8 FROM {p}outbox_claim WHERE reader = 1";
+static const char SQL_LANE_LOST[] =
+    "SELECT l.lane::int8 FROM pg_catalog.generate_series(0, $1::int4 - 1) AS l(lane) WHERE NOT "
+    "EXISTS (SELECT FROM {p}outbox_claim AS c WHERE c.reader = 1 AND c.lane = l.lane) LIMIT 1";
+
+/* Of the relay only: a subscription that others broke costs nobody but its own readers. */
+pr_status pr__pg_check_journal(pr__pg_store *store, pr_error *err)
+{
+    pr__pg_conn *conn = &store->conn;
+    int64_t lane = 0;
+    bool found = false;
+    TRY(pr__pg_int(conn, SQL_RELAY, &lane, &found, err, ""));
+    if (!found)
+        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                        "reader 1, the relay, is missing from %ssubscription: restore it",
+                        conn->qualifier);
+    TRY(pr__pg_int(conn, SQL_LAST_LANE, &lane, &found, err, ""));
+    if (found && lane >= (int64_t)store->settings.lanes)
+        return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                        "setting 'lanes' in %ssetting is %u, but the journal has a lane %lld: the "
+                        "number of lanes is fixed at creation, restore it",
+                        conn->qualifier, store->settings.lanes, (long long)lane);
+    TRY(pr__pg_int(conn, SQL_LANE_LOST, &lane, &found, err, "i", (int64_t)store->settings.lanes));
+    if (!found)
+        return PR_OK;
+    return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                    "reader 1, the relay, has no row for lane %lld of %u in %soutbox_claim, so "
+                    "nothing of it would be sent: restore the row, or the setting 'lanes' if that "
+                    "was changed",
+                    (long long)lane, store->settings.lanes, conn->qualifier);
+}
+
+/* ---- the sequence ---- */
 
 static const char SQL_SEQUENCE[] =
     "SELECT s.seqcache, s.seqincrement, s.seqcycle, (SELECT CASE WHEN is_called THEN last_value "
@@ -289,5 +354,7 @@ pr_status pr__pg_check(pr_store *base, pr_error *err)
     TRY(pr__pg_check_objects(store, err));
     store->settings.generation = 0;
     TRY(pr__pg_settings_load(store, err));
+    TRY(pr__pg_check_journal(store, err));
+    TRY(pr__pg_check_lane(store, err));
     return pr__pg_check_sequence(store, err);
 }

@@ -6,6 +6,8 @@
  */
 #include "store/sqlite/schema.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -96,7 +98,8 @@ static const char *const DIFFERENCES[] = {
     "c.tab = m.name AND c.name = x.name) ORDER BY m.name, x.cid LIMIT 1",
     "SELECT 'built-in column ''' || x.name || ''' of table ''' || m.name || ''' was altered: it "
     "must "
-    "be ' || x.type || iif(x.\"notnull\", ' NOT NULL', '') || iif(x.hidden, ', generated', '') "
+    "be ' || x.type || iif(x.\"notnull\", ' NOT NULL', '') || iif(x.hidden, ', generated', '') || "
+    "iif(x.pk, ', column ' || x.pk || ' of the key', '') "
     "FROM "
     "sqlite_schema AS m, pragma_table_xinfo(m.name) AS x CROSS JOIN temp.col AS c ON c.tab = "
     "m.name AND "
@@ -192,6 +195,48 @@ static pr_status check_sequence(pr__sqlite_conn *conn, pr_error *err)
 static const char SQL_RELAY[] = "SELECT reader FROM {p}_subscription WHERE reader = 1";
 static const char SQL_LAST_LANE[] = "SELECT max(lane) FROM {p}_outbox_claim WHERE reader = 1";
 
+/* The text of the lane's expression in a CREATE TABLE, which SQLite keeps as it was given; empty
+   when there is none. */
+static void find_expression(const char *sql, const char **ret_begin, size_t *ret_size)
+{
+    const char *begin = sql ? strstr(sql, " GENERATED ALWAYS AS (") : NULL;
+    const char *end = begin ? strstr(begin, ") VIRTUAL") : NULL;
+    *ret_begin = end ? begin : "";
+    *ret_size = end ? (size_t)(end - begin) : 0;
+}
+
+static const char SQL_OUTBOX[] =
+    "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = '{p}_outbox'";
+
+/* Who computes another lane than this program thinks sends a key's messages out of order. */
+static pr_status check_lane(pr__sqlite_store *store, pr_error *err)
+{
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    const char *stands = "";
+    const char *wanted = "";
+    size_t stands_size = 0;
+    size_t wanted_size = 0;
+    pr__migration_values values = {.prefix = store->conn.prefix,
+                                   .default_transport = "",
+                                   .order = "",
+                                   .lanes = store->settings.lanes};
+    AUTO(char) text = pr__migration_render(pr__sqlite_migrations[0].sql, &values);
+    if (!text)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(pr__sqlite_query(&store->conn, SQL_OUTBOX, &stmt, err, ""));
+    TRY(pr__sqlite_step(&store->conn, stmt, &row, err));
+    if (row)
+        find_expression((const char *)sqlite3_column_text(stmt, 0), &stands, &stands_size);
+    find_expression(text, &wanted, &wanted_size);
+    if (stands_size == wanted_size && memcmp(stands, wanted, wanted_size) == 0)
+        return PR_OK;
+    return pr__fail(err, PR_E_SCHEMA, ORIGIN,
+                    "built-in column 'lane' of table '%s_outbox' was altered: it computes other "
+                    "lanes than the %u of the setting 'lanes', restore what was changed",
+                    store->conn.prefix, store->settings.lanes);
+}
+
 /* Of the relay only: a subscription that others broke costs nobody but its own readers. */
 static pr_status check_lanes(pr__sqlite_store *store, pr_error *err)
 {
@@ -248,5 +293,6 @@ pr_status pr__sqlite_check(pr_store *base, pr_error *err)
     store->settings.known = false;
     TRY(pr__sqlite_settings_load(store, err));
     TRY(check_lanes(store, err));
+    TRY(check_lane(store, err));
     return check_sequence(&store->conn, err);
 }
