@@ -312,6 +312,7 @@ static pr_status take(pr__pg_claimer *c, pr__pg_lane *lane, uint32_t max, pr_err
             continue;
         }
         TRY(pr__pg_list_add(&lane->chosen, c->batch->arena, next->id, err));
+        lane->scattered += lane->source != PR__PG_SOURCE_LATE || next->late;
         c->bytes_left -=
             (uint64_t)next->size < c->bytes_left ? (uint64_t)next->size : c->bytes_left;
         c->any = true;
@@ -394,6 +395,7 @@ static pr_status take_deeper(pr__pg_claimer *c, pr_error *err)
             c->bytes_left += (uint64_t)taken->size;
     }
     lane->chosen.count = 0;
+    lane->scattered = 0;
     lane->passed = 0;
     forget(lane);
     TRY(look_at(c, &lane, 1, round_up(c->count_left), err));

@@ -1,13 +1,10 @@
 /*
- * The claim: read the newest rows, choose, write the next rows, commit, then read the bodies.
+ * The claim: read the newest rows, choose, write the next rows, commit; the bodies are read after
+ * that (claim_read.c).
  *
  * Invariants: nothing is chosen that another token holds with a live lease; the next row of a lane
  * goes in at the place behind the one that was read, or not at all; a commit whose outcome is not
  * known is repeated, and waits for the first at the very same place; an idle claim writes nothing.
- *
- * What blocks a key is looked up after the commit, with the bodies: rows of a lane's keys are
- * parked only by the holder of its slice, which by then is this claim, and what a settle in the
- * same commit has parked is seen.
  */
 #include "store/postgres/claim.h"
 
@@ -19,7 +16,6 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "store/postgres/reader.h"
-#include "store/postgres/row.h"
 
 #define ORIGIN         "postgres.claim"
 #define TRIES_MAX      3     /* of a claim that lost all its lanes to others */
@@ -264,122 +260,6 @@ pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *
     if (lost)
         part(c->store);
     return PR_OK;
-}
-
-/* ---- reading ---- */
-
-static const char SQL_MESSAGES[] = "SELECT " PR__PG_MESSAGE_SELECT(
-    "o.", "$3") ", o.id IS NOT NULL, o.key IS NOT NULL AND $6 AND "
-                "EXISTS (SELECT FROM {p}outbox_parked AS b WHERE b.reader = $4 AND b.tenant = "
-                "o.tenant AND "
-                "b.key = o.key AND b.log_id < o.id AND (b.state <> 'dead' OR $5)) FROM ROWS FROM "
-                "(unnest($1), "
-                "unnest($2)) WITH ORDINALITY AS k (lane, id, n) LEFT JOIN LATERAL (SELECT * FROM "
-                "{p}outbox AS "
-                "t WHERE t.lane = k.lane AND t.id = k.id LIMIT 1) AS o ON true ORDER BY k.n";
-
-static void add_slice(pr__pg_claimer *c, pr__pg_lane *lane)
-{
-    pr__batch *batch = c->batch;
-    pr__slice *slice = &batch->slices[batch->slice_count];
-    *slice = (pr__slice){.lane = lane->lane,
-                         .seq = lane->head.seq,
-                         .attempt = lane->head.attempt,
-                         .takeover = lane->source == PR__PG_SOURCE_TAKEOVER,
-                         .again = lane->source == PR__PG_SOURCE_REST};
-    memcpy(slice->token, lane->head.token, sizeof slice->token);
-    for (uint32_t i = 0; i < lane->chosen.count; i++) {
-        pr__item *item = &batch->items[batch->item_count++];
-        item->log_id = lane->chosen.items[i];
-        item->lane = lane->lane;
-        item->slice = batch->slice_count;
-        item->suspicion = pr__pg_suspect_get(&lane->head.suspects, item->log_id);
-        item->poison = lane->poison;
-    }
-    batch->slice_count++;
-}
-
-/* Lay out slices and items by (lane, id). */
-static pr_status lay_out(pr__pg_claimer *c, pr_error *err)
-{
-    uint32_t items = 0;
-    uint32_t slices = 0;
-    pr__batch *batch = c->batch;
-    for (uint32_t i = 0; i < c->lane_count; i++) {
-        items += c->lanes[i].chosen.count;
-        slices += c->lanes[i].chosen.count > 0;
-        batch->passed_count += c->lanes[i].passed;
-    }
-    batch->more = c->limited;
-    batch->slices = pr__arena_alloc(batch->arena, (slices + 1) * sizeof(pr__slice));
-    batch->items = pr__arena_alloc(batch->arena, (items + 1) * sizeof(pr__item));
-    if (!batch->slices || !batch->items)
-        return pr__fail_nomem(err, ORIGIN);
-    for (uint32_t i = 0; i < c->lane_count; i++)
-        if (c->lanes[i].chosen.count > 0)
-            add_slice(c, &c->lanes[i]);
-    return PR_OK;
-}
-
-static pr_status read_item(pr__pg_claimer *c, const PGresult *result, int row, pr_error *err)
-{
-    pr__batch *batch = c->batch;
-    pr__item *item = &batch->items[row];
-    if (!pr__pg_value_int(result, row, PR__PG_MESSAGE_SELECT_COUNT)) {
-        item->message = (pr_message)PR_MESSAGE(.id = "", .type = "", .destination = "");
-        item->unreadable = "its row was deleted from the log";
-        return PR_OK;
-    }
-    TRY(pr__pg_read_message(result, row, 0, batch->arena, c->store->base.body_size_max,
-                            &item->message, &item->unreadable, err));
-    if (!item->message.destination)
-        item->message.destination =
-            pr__pg_topic(batch->arena, c->store->settings.default_transport, item->message.type);
-    item->blocked = pr__pg_value_int(result, row, PR__PG_MESSAGE_SELECT_COUNT + 1) != 0;
-    return item->message.destination ? PR_OK : pr__fail_nomem(err, ORIGIN);
-}
-
-static pr_status read_items(pr__pg_claimer *c, pr__pg_array *lanes, pr__pg_array *ids,
-                            pr_error *err)
-{
-    AUTO_PARAMS params = {.count = 0};
-    AUTO_RESULT result = NULL;
-    pr__batch *batch = c->batch;
-    for (uint32_t i = 0; i < batch->item_count; i++) {
-        pr__pg_array_int(lanes, batch->items[i].lane);
-        pr__pg_array_int(ids, batch->items[i].log_id);
-    }
-    pr__pg_add_array(&params, lanes);
-    pr__pg_add_array(&params, ids);
-    pr__pg_add_int(&params, (int64_t)c->store->base.body_size_max);
-    pr__pg_add_int(&params, batch->reader);
-    pr__pg_add_bool(&params, batch->order == PR_ORDER_HALT);
-    pr__pg_add_bool(&params, batch->order != PR_ORDER_SKIP);
-    TRY(pr__pg_exec(&c->store->conn, SQL_MESSAGES, &params, &result, err));
-    if (PQntuples(result) != (int)batch->item_count)
-        return pr__fail(err, PR_E_BACKEND, ORIGIN, "the messages of a claim cannot be read");
-    for (uint32_t i = 0; i < batch->item_count; i++)
-        TRY(read_item(c, result, (int)i, err));
-    return PR_OK;
-}
-
-pr_status pr__pg_claimer_read(pr__pg_claimer *c, pr_error *err)
-{
-    TRY(lay_out(c, err));
-    if (c->batch->item_count == 0)
-        return PR_OK;
-    pr__pg_array lanes;
-    pr__pg_array ids;
-    pr__pg_array_init(&lanes, PR__PG_INT8);
-    pr__pg_array_init(&ids, PR__PG_INT8);
-    pr_status status = pr__pg_ready(c->store, err);
-    if (status == PR_OK)
-        status = pr__pg_begin_claim_read(&c->store->conn, err);
-    if (status == PR_OK)
-        status = pr__pg_end(&c->store->conn, read_items(c, &lanes, &ids, err), err);
-    pr__pg_array_done(&lanes);
-    pr__pg_array_done(&ids);
-    return status;
 }
 
 /* ---- the method ---- */

@@ -51,6 +51,7 @@ typedef struct pr__pg_lane {
     uint32_t cursor; /* how many of the queue were taken or passed */
     bool exhausted;  /* nothing more is taken in this claim */
     pr__pg_list chosen;
+    uint32_t scattered; /* the first of them are no run of the log: taken over, rest, or late */
     uint32_t passed;
     bool wrote;     /* its row was won */
     uint32_t entry; /* index of its row in the write */
@@ -91,7 +92,7 @@ bool pr__pg_claimer_found(const pr__pg_claimer *claimer);
    of unknown outcome is repeated until it is known. On return nothing is open; lanes[i].wrote says
    whose row stands. A lane that lost its place has chosen nothing. */
 pr_status pr__pg_claimer_commit(pr__pg_claimer *claimer, const char *fault, pr_error *err);
-/* After the commit: read the messages and what blocks them into the batch. */
+/* After the commit: read the messages and what blocks them into the batch (claim_read.c). */
 pr_status pr__pg_claimer_read(pr__pg_claimer *claimer, pr_error *err);
 
 /* Give the slices of a batch back, nothing sent, as well as can be: the lease ends at any rate

@@ -529,7 +529,8 @@ static pr_status refuse_standby(pr__pg_conn *conn, pr_error *err)
    costs more than running them; by their indexes, since the plan may be older than the rows. */
 #define SETTINGS_PLANNED                                                                           \
     "pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), "                       \
-    "pg_catalog.set_config('enable_seqscan', 'off', true), "
+    "pg_catalog.set_config('enable_seqscan', 'off', true), "                                       \
+    "pg_catalog.set_config('enable_bitmapscan', 'off', true), "
 
 static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int64_t lock_ms,
                        int64_t statement_ms, const char *token, bool planned, pr_error *err)

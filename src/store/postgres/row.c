@@ -16,12 +16,14 @@
 static bool read_body(const PGresult *result, int row, int column, pr__arena *arena,
                       uint64_t size_max, pr_message *message, const char **ret_unreadable)
 {
-    uint64_t size = (uint64_t)pr__pg_value_int(result, row, column + 3);
-    message->body_size_bytes = size;
     if (!PQgetisnull(result, row, column)) {
-        message->body = pr__arena_memdup(arena, PQgetvalue(result, row, column), (size_t)size);
+        size_t there = (size_t)PQgetlength(result, row, column);
+        message->body_size_bytes = there;
+        message->body = pr__arena_memdup(arena, PQgetvalue(result, row, column), there);
         return message->body != NULL;
     }
+    uint64_t size = (uint64_t)pr__pg_value_int(result, row, column + 3);
+    message->body_size_bytes = size;
     if (size <= size_max)
         return true;
     char why[REASON_SIZE];
@@ -29,6 +31,20 @@ static bool read_body(const PGresult *result, int row, int column, pr__arena *ar
                (unsigned long long)size, (unsigned long long)size_max);
     *ret_unreadable = pr__arena_strdup(arena, why);
     return *ret_unreadable != NULL;
+}
+
+/* Of the log a uuid, of the parked tables text. */
+static const char *read_id(const PGresult *result, int row, int column, pr__arena *arena,
+                           bool *ret_failed)
+{
+    if (PQftype(result, column) != PR__PG_UUID)
+        return pr__pg_value_copy(result, row, column, arena, ret_failed);
+    char *text = pr__arena_alloc(arena, PR_UUID_TEXT_SIZE);
+    if (text)
+        pr__pg_value_uuid(result, row, column, text);
+    else
+        *ret_failed = true;
+    return text;
 }
 
 pr_status pr__pg_read_message(const PGresult *result, int row, int first, pr__arena *arena,
@@ -39,7 +55,7 @@ pr_status pr__pg_read_message(const PGresult *result, int row, int first, pr__ar
     const char *unreadable = NULL;
     bool failed = false;
     int at = first;
-    message.id = pr__pg_value_copy(result, row, at++, arena, &failed);
+    message.id = read_id(result, row, at++, arena, &failed);
     message.type = pr__pg_value_copy(result, row, at++, arena, &failed);
     message.type_version = (uint32_t)pr__pg_value_int(result, row, at++);
     message.content_type = pr__pg_value_copy(result, row, at++, arena, &failed);

@@ -21,10 +21,11 @@
     "expires_at"
 #define PR__PG_MESSAGE_COLUMN_COUNT 16
 
-#define PR__PG_MESSAGE_HEAD(a)                                                                     \
-    a "message_id::text, " a "type, " a "type_version, " a "content_type, " a "destination, " a    \
-      "source, " a "key, " a "tenant, " a "correlation_id, " a "causation_id, " a                  \
-      "traceparent, " a "tracestate, " a "headers"
+#define PR__PG_MESSAGE_HEAD(a)      a "message_id::text, " PR__PG_MESSAGE_REST(a)
+#define PR__PG_MESSAGE_REST(a)                                                                     \
+    a "type, " a "type_version, " a "content_type, " a "destination, " a "source, " a "key, " a    \
+      "tenant, " a "correlation_id, " a "causation_id, " a "traceparent, " a "tracestate, " a      \
+      "headers"
 /* The same to be read, 17 columns; a is the table's alias with its dot, max the largest body that
    is worth loading, as it stands in the statement. */
 #define PR__PG_MESSAGE_SELECT(a, max)                                                              \
@@ -32,6 +33,14 @@
     ", CASE WHEN octet_length(" a "body) <= " max " THEN " a "body END, " a "occurred_at, " a      \
     "expires_at, octet_length(" a "body)"
 #define PR__PG_MESSAGE_SELECT_COUNT 17
+
+/* The same of the log, with as few bytes as can be: the id is a uuid, and the size of the body
+   stands there only when the body does not. */
+#define PR__PG_MESSAGE_SELECT_BINARY(a, max)                                                       \
+    a "message_id, " PR__PG_MESSAGE_REST(a) ", CASE WHEN octet_length(" a "body) <= " max          \
+                                            " THEN " a "body END, " a "occurred_at, " a            \
+                                            "expires_at, CASE WHEN octet_length(" a "body) > " max \
+                                            " THEN octet_length(" a "body) END"
 
 /* The same without the body, for lists. */
 #define PR__PG_MESSAGE_SELECT_NO_BODY(a)                                                           \
