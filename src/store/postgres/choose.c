@@ -20,25 +20,29 @@
 #define LANES_AT_FIRST 4 /* so many fill a batch when there is a backlog; others take the rest */
 #define READ_MIN       32
 
-/* $1..$2 known ids; $3..$7 transactions whose late rows are sought; $8..$9 lanes with fresh rows */
+/* $1..$2 known ids; $3..$7 transactions whose late rows are sought; $8..$9 lanes with fresh rows;
+   $10 does the reader go by types? A row: its class and lane in one number, id, size, … */
 static const char SQL_LOOK[] =
-    "SELECT 0::int8, NULL::int8, NULL::int8, NULL::int8, NULL::text, NULL::text, NULL::xid8, "
+    "SELECT 0::int8, NULL::int8, NULL::int4, NULL::text, NULL::text, NULL::xid8, "
     "pg_current_snapshot() "
-    "UNION ALL SELECT 1, k.lane, k.id, o.size, NULL, NULL, NULL, NULL FROM ROWS FROM (unnest($1), "
-    "unnest($2)) AS k (lane, id) LEFT JOIN LATERAL (SELECT octet_length(t.body) AS size FROM "
-    "{p}outbox AS t WHERE t.lane = k.lane AND t.id = k.id LIMIT 1) AS o ON true "
-    "UNION ALL SELECT CASE WHEN d.frozen THEN 2 ELSE 3 END, d.lane, r.id, r.size, r.destination, "
-    "r.type, d.xid, NULL FROM ROWS FROM (unnest($3), unnest($4), unnest($5), unnest($6), "
-    "unnest($7)) AS d (lane, xid, after, upto, frozen) LEFT JOIN LATERAL (SELECT o.id, "
-    "octet_length(o.body) AS size, o.destination, o.type FROM {p}outbox AS o WHERE o.xid = d.xid "
-    "AND o.lane = d.lane AND o.id > d.after AND o.id <= d.upto ORDER BY o.id LIMIT {l}) AS r ON "
-    "true WHERE d.frozen OR pg_visible_in_snapshot(d.xid, pg_current_snapshot()) "
-    "UNION ALL SELECT 4, f.lane, r.id, r.size, r.destination, r.type, NULL, NULL FROM ROWS FROM "
-    "(unnest($8), unnest($9)) AS f (lane, pos) CROSS JOIN LATERAL (SELECT o.id, "
-    "octet_length(o.body) AS size, o.destination, o.type FROM {p}outbox AS o WHERE o.lane = f.lane "
-    "AND o.id > f.pos ORDER BY o.id LIMIT {l}) AS r";
+    "UNION ALL SELECT k.lane * 8 + 1, k.id, o.size, NULL, NULL, NULL, NULL FROM ROWS FROM "
+    "(unnest($1), unnest($2)) AS k (lane, id) LEFT JOIN LATERAL (SELECT octet_length(t.body) AS "
+    "size FROM {p}outbox AS t WHERE t.lane = k.lane AND t.id = k.id LIMIT 1) AS o ON true "
+    "UNION ALL SELECT d.lane * 8 + CASE WHEN d.frozen THEN 2 ELSE 3 END, r.id, r.size, "
+    "r.destination, r.type, d.xid, NULL FROM ROWS FROM (unnest($3), unnest($4), unnest($5), "
+    "unnest($6), unnest($7)) AS d (lane, xid, after, upto, frozen) LEFT JOIN LATERAL (SELECT o.id, "
+    "octet_length(o.body) AS size, o.destination, CASE WHEN $10 THEN o.type END AS type FROM "
+    "{p}outbox AS o WHERE o.xid = d.xid AND o.lane = d.lane AND o.id > d.after AND o.id <= d.upto "
+    "ORDER BY o.id LIMIT {l}) AS r ON true WHERE d.frozen OR pg_visible_in_snapshot(d.xid, "
+    "pg_current_snapshot()) "
+    "UNION ALL SELECT f.lane * 8 + 4, r.id, r.size, r.destination, r.type, NULL, NULL FROM ROWS "
+    "FROM (unnest($8), unnest($9)) AS f (lane, pos) CROSS JOIN LATERAL (SELECT o.id, "
+    "octet_length(o.body) AS size, o.destination, CASE WHEN $10 THEN o.type END AS type FROM "
+    "{p}outbox AS o WHERE o.lane = f.lane AND o.id > f.pos ORDER BY o.id LIMIT {l}) AS r";
 
 enum { LOOK_SNAPSHOT, LOOK_KNOWN, LOOK_DRAIN, LOOK_PEND, LOOK_FRESH };
+enum { AT_PLACE, AT_ID, AT_SIZE, AT_DESTINATION, AT_TYPE, AT_XID, AT_SNAPSHOT };
+#define PLACE(class, lane) ((int64_t)(lane)*8 + (class))
 
 static bool left_alone(const pr__pg_claimer *c, uint32_t lane)
 {
@@ -53,7 +57,7 @@ static void decide(pr__pg_claimer *c, pr__pg_lane *lane)
     lane->source = PR__PG_SOURCE_NOTHING;
     if (!head->stands || left_alone(c, lane->lane))
         return;
-    if (head->open && head->lease_until_us > c->now_us)
+    if (head->open && (head->hidden || head->lease_until_us > c->now_us))
         return;
     if (head->ids.count > 0) {
         lane->source = PR__PG_SOURCE_TAKEOVER;
@@ -131,19 +135,38 @@ static void ask(pr__pg_array *arrays, const pr__pg_lane *lane)
 /* How many rows of one transaction were read, to see where the limit cut. */
 typedef struct look {
     PGresult *result;
+    int rows;
+    int64_t *places; /* of each row */
     uint32_t limit;
     pr__pg_list xip;
     uint64_t xmax;
 } look;
 
-static pr_status read_snapshot(pr__pg_claimer *c, look *l, pr_error *err)
+/* What each row is, once; and the snapshot. */
+static pr_status read_places(pr__pg_claimer *c, look *l, pr_error *err)
 {
     pr__pg_snapshot snapshot;
-    if (!pr__pg_value_snapshot(l->result, 0, 7, c->batch->arena, &snapshot))
+    l->rows = PQntuples(l->result);
+    l->places = pr__arena_alloc(c->batch->arena, ((size_t)l->rows + 1) * sizeof *l->places);
+    if (!l->places)
+        return pr__fail_nomem(err, ORIGIN);
+    for (int row = 0; row < l->rows; row++)
+        l->places[row] = pr__pg_value_int(l->result, row, AT_PLACE);
+    if (!pr__pg_value_snapshot(l->result, 0, AT_SNAPSHOT, c->batch->arena, &snapshot))
         return pr__fail(err, PR_E_BACKEND, ORIGIN, "the snapshot cannot be read");
     l->xmax = snapshot.xmax;
     l->xip = (pr__pg_list){snapshot.xip, snapshot.xip_count, snapshot.xip_count};
     return PR_OK;
+}
+
+static pr__pg_candidate candidate_of(const pr__pg_claimer *c, const look *l, int row)
+{
+    return (pr__pg_candidate){
+        .id = pr__pg_value_int(l->result, row, AT_ID),
+        .size = pr__pg_value_int(l->result, row, AT_SIZE),
+        .found = !PQgetisnull(l->result, row, AT_SIZE),
+        .takes = pr__pg_reader_takes(c->store, pr__pg_value_text(l->result, row, AT_DESTINATION),
+                                     pr__pg_value_text(l->result, row, AT_TYPE))};
 }
 
 /* Late rows of a lane: of the drain, or when that has no more, of what has ended in pend. */
@@ -151,26 +174,20 @@ static pr_status read_late(pr__pg_claimer *c, look *l, pr__pg_lane *lane, int cl
 {
     int64_t last_xid = 0;
     uint32_t run = 0;
-    for (int row = 0; row < PQntuples(l->result); row++) {
-        if (pr__pg_value_int(l->result, row, 0) != class ||
-            (uint32_t)pr__pg_value_int(l->result, row, 1) != lane->lane)
+    for (int row = 0; row < l->rows; row++) {
+        if (l->places[row] != PLACE(class, lane->lane))
             continue;
-        int64_t xid = pr__pg_value_int(l->result, row, 6);
+        int64_t xid = pr__pg_value_int(l->result, row, AT_XID);
         run = xid == last_xid ? run + 1 : 1;
         last_xid = xid;
         if (class == LOOK_PEND && run == 1)
             TRY(pr__pg_list_add(&lane->ended, c->batch->arena, xid, err));
-        if (PQgetisnull(l->result, row, 2)) /* it wrote nothing here */
+        if (PQgetisnull(l->result, row, AT_ID)) /* it wrote nothing here */
             continue;
         if (run > l->limit)
             lane->late_cut = true;
-        pr__pg_candidate late = {.id = pr__pg_value_int(l->result, row, 2),
-                                 .size = pr__pg_value_int(l->result, row, 3),
-                                 .found = true,
-                                 .takes = pr__pg_reader_takes(c->store,
-                                                              pr__pg_value_text(l->result, row, 4),
-                                                              pr__pg_value_text(l->result, row, 5)),
-                                 .late = true};
+        pr__pg_candidate late = candidate_of(c, l, row);
+        late.late = true;
         TRY(enqueue(c, lane, &late, err));
     }
     return PR_OK;
@@ -186,21 +203,15 @@ static int compare_candidates(const void *a, const void *b)
 static pr_status read_rows(pr__pg_claimer *c, look *l, pr__pg_lane *lane, int class, pr_error *err)
 {
     uint32_t count = 0;
-    for (int row = 0; row < PQntuples(l->result); row++) {
-        if (pr__pg_value_int(l->result, row, 0) != class ||
-            (uint32_t)pr__pg_value_int(l->result, row, 1) != lane->lane)
+    for (int row = 0; row < l->rows; row++) {
+        if (l->places[row] != PLACE(class, lane->lane))
             continue;
         if (class == LOOK_FRESH && count++ == l->limit) {
             lane->fresh_cut = true;
             return PR_OK;
         }
-        pr__pg_candidate one = {.id = pr__pg_value_int(l->result, row, 2),
-                                .size = pr__pg_value_int(l->result, row, 3),
-                                .found = !PQgetisnull(l->result, row, 3),
-                                .takes = class == LOOK_KNOWN ||
-                                         pr__pg_reader_takes(c->store,
-                                                             pr__pg_value_text(l->result, row, 4),
-                                                             pr__pg_value_text(l->result, row, 5))};
+        pr__pg_candidate one = candidate_of(c, l, row);
+        one.takes = one.takes || class == LOOK_KNOWN;
         TRY(enqueue(c, lane, &one, err));
     }
     return PR_OK;
@@ -247,7 +258,7 @@ static pr_status run_look(pr__pg_claimer *c, pr__pg_lane *const *lanes, uint32_t
                                            PR__PG_BOOL, PR__PG_INT8, PR__PG_INT8};
     pr__pg_array arrays[LOOK_ARRAYS];
     AUTO_PARAMS params = {.count = 0};
-    char sql[2048];
+    char sql[2400];
     pr__pg_with_limit(SQL_LOOK, l->limit + 1, sql, sizeof sql);
     for (size_t i = 0; i < LOOK_ARRAYS; i++)
         pr__pg_array_init(&arrays[i], types[i]);
@@ -255,6 +266,7 @@ static pr_status run_look(pr__pg_claimer *c, pr__pg_lane *const *lanes, uint32_t
         ask(arrays, lanes[i]);
     for (size_t i = 0; i < LOOK_ARRAYS; i++)
         pr__pg_add_array(&params, &arrays[i]);
+    pr__pg_add_bool(&params, c->batch->reader != PR_READER_RELAY);
     pr_status status = pr__pg_exec(&c->store->conn, sql, &params, &l->result, err);
     for (size_t i = 0; i < LOOK_ARRAYS; i++)
         pr__pg_array_done(&arrays[i]);
@@ -271,7 +283,7 @@ static pr_status look_at(pr__pg_claimer *c, pr__pg_lane *const *lanes, uint32_t 
     l->limit = limit;
     pr_status status = run_look(c, lanes, count, l, err);
     if (status == PR_OK)
-        status = read_snapshot(c, l, err);
+        status = read_places(c, l, err);
     for (uint32_t i = 0; i < count && status == PR_OK; i++)
         status = read_lane(c, l, lanes[i], err);
     PQclear(l->result);

@@ -58,8 +58,8 @@ static pr_status load(pr__pg_claimer *c, pr_error *err)
     pr__pg_journal *heads = pr__arena_alloc(arena, c->lane_count * sizeof *heads);
     if (!heads)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(pr__pg_journal_heads(&c->store->conn, c->batch->reader, c->lane_count, arena, heads,
-                             &c->now_us, order, err));
+    TRY(pr__pg_journal_heads(&c->store->conn, c->batch->reader, c->lane_count, /* whole= */ !c->opt,
+                             arena, heads, &c->now_us, order, err));
     for (uint32_t i = 0; i < c->lane_count; i++)
         c->lanes[i].head = heads[i];
     c->batch->order = pr__pg_order_parse(order);

@@ -96,7 +96,8 @@ uint32_t pr__pg_suspect_get(const pr__pg_list *suspects, int64_t id)
 
 static const char SQL_HEADS[] =
     "SELECT c.lane, c.seq, c.pos, c.drain_pos, c.rebase_id, c.acked, c.passed, c.system_id, "
-    "c.lease_until, c.attempt, c.token, c.owner, c.ids, c.rest, c.suspects, c.pend, c.drain, "
+    "c.lease_until, c.attempt, c.token, c.owner, CASE WHEN $3 OR coalesce(c.lease_until, "
+    "'-infinity') <= clock_timestamp() THEN c.ids END, c.rest, c.suspects, c.pend, c.drain, "
     "clock_timestamp(), coalesce((SELECT s.order_policy FROM {p}subscription AS s WHERE s.reader = "
     "$1 AND (s.expires_at IS NULL OR s.expires_at > clock_timestamp())), '') FROM "
     "generate_series(0, $2 - 1) AS l(lane) CROSS JOIN LATERAL (SELECT * FROM {p}outbox_claim AS j "
@@ -128,6 +129,7 @@ static pr_status read_head(const PGresult *result, int row, pr__arena *arena, pr
     head->attempt = (uint32_t)pr__pg_value_int(result, row, at++);
     pr__pg_value_uuid(result, row, at++, head->token);
     pr__format(head->owner, sizeof head->owner, "%s", pr__pg_value_text(result, row, at++));
+    head->hidden = PQgetisnull(result, row, at);
     TRY(read_list(result, row, at++, arena, &head->ids, err));
     TRY(read_list(result, row, at++, arena, &head->rest, err));
     TRY(read_list(result, row, at++, arena, &head->suspects, err));
@@ -135,16 +137,16 @@ static pr_status read_head(const PGresult *result, int row, pr__arena *arena, pr
     TRY(read_list(result, row, at, arena, &head->drain, err));
     pr__pg_list_sort(&head->pend); /* a transaction that stands twice would give its rows twice */
     pr__pg_list_sort(&head->drain);
-    head->open = head->ids.count > 0;
+    head->open = head->hidden || head->ids.count > 0;
     return PR_OK;
 }
 
-pr_status pr__pg_journal_heads(pr__pg_conn *conn, int64_t reader, uint32_t lanes, pr__arena *arena,
-                               pr__pg_journal *ret_rows, int64_t *ret_now_us, char ret_order[8],
-                               pr_error *err)
+pr_status pr__pg_journal_heads(pr__pg_conn *conn, int64_t reader, uint32_t lanes, bool whole,
+                               pr__arena *arena, pr__pg_journal *ret_rows, int64_t *ret_now_us,
+                               char ret_order[8], pr_error *err)
 {
     AUTO_RESULT result = NULL;
-    TRY(pr__pg_query(conn, SQL_HEADS, &result, err, "ii", reader, (int64_t)lanes));
+    TRY(pr__pg_query(conn, SQL_HEADS, &result, err, "iio", reader, (int64_t)lanes, (int)whole));
     memset(ret_rows, 0, lanes * sizeof *ret_rows);
     ret_order[0] = '\0';
     for (int row = 0; row < PQntuples(result); row++) {

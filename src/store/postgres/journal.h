@@ -27,7 +27,8 @@ typedef struct pr__pg_list {
 
 typedef struct pr__pg_journal {
     bool stands; /* false: the reader has no row in this lane */
-    bool open;   /* a slice is open: ids is not empty */
+    bool open;   /* a slice is open: ids is not empty, or */
+    bool hidden; /* its lease was live, and its ids were not read */
     int64_t seq;
     int64_t pos, drain_pos, rebase_id;
     int64_t acked, passed;
@@ -75,10 +76,10 @@ pr_status pr__pg_suspect_set(pr__pg_list *suspects, pr__arena *arena, int64_t id
 uint32_t pr__pg_suspect_get(const pr__pg_list *suspects, int64_t id);
 
 /* The newest row of each lane into ret_rows[lane], the database's time, and the reader's order
-   policy: "" when the reader is gone. */
-pr_status pr__pg_journal_heads(pr__pg_conn *conn, int64_t reader, uint32_t lanes, pr__arena *arena,
-                               pr__pg_journal *ret_rows, int64_t *ret_now_us, char ret_order[8],
-                               pr_error *err);
+   policy: "" when the reader is gone. Unless whole, ids of slices with a live lease stay hidden. */
+pr_status pr__pg_journal_heads(pr__pg_conn *conn, int64_t reader, uint32_t lanes, bool whole,
+                               pr__arena *arena, pr__pg_journal *ret_rows, int64_t *ret_now_us,
+                               char ret_order[8], pr_error *err);
 /* Insert the rows (by lane, ascending; each with seq + 1) and park what their lanes park. A row
    whose place is taken is not won. owner NULL = each row's own. */
 pr_status pr__pg_journal_write(pr__pg_conn *conn, int64_t reader, int64_t system_id,
