@@ -63,5 +63,7 @@ extern const pr__command pr__command_dead_discard;
 extern const pr__command pr__command_explain;
 extern const pr__command pr__command_cancel;
 extern const pr__command pr__command_doctor;
+extern const pr__command pr__command_contract_list;
+extern const pr__command pr__command_contract_show;
 
 #endif

@@ -31,6 +31,7 @@ typedef struct pr__order {
     int64_t amount_cents;
 } pr__order;
 
+const pr_contract *const *pr__demo_contract_list(void); /* ended by NULL */
 pr_status pr__demo_contracts(pr_contracts **ret_contracts, pr_error *err);
 
 /* ---- the shop ---- */

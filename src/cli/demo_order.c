@@ -7,11 +7,17 @@
 #include "cli/demo.h"
 
 static const pr_field order_fields[] = {
-    {"order", PR_FIELD_INT64, 0, 0, offsetof(pr__order, number), 0, 0, NULL},
-    {"customer", PR_FIELD_TEXT, 0, 0, offsetof(pr__order, customer), 0, 0, NULL},
-    {"seq", PR_FIELD_INT64, 0, 0, offsetof(pr__order, seq), 0, 0, NULL},
-    {"amount_cents", PR_FIELD_INT64, 0, 0, offsetof(pr__order, amount_cents), 0, 0, NULL},
-    {NULL, 0, 0, 0, 0, 0, 0, NULL},
+    {.name = "order",
+     .kind = PR_FIELD_INT64,
+     .offset = offsetof(pr__order, number),
+     .description = "the number of the order"},
+    {.name = "customer", .kind = PR_FIELD_TEXT, .offset = offsetof(pr__order, customer)},
+    {.name = "seq",
+     .kind = PR_FIELD_INT64,
+     .offset = offsetof(pr__order, seq),
+     .description = "of the customer's orders, from 1"},
+    {.name = "amount_cents", .kind = PR_FIELD_INT64, .offset = offsetof(pr__order, amount_cents)},
+    {.name = NULL},
 };
 
 static const pr_contract order_contract = {
@@ -22,6 +28,12 @@ static const pr_contract order_contract = {
     .fields = order_fields,
     .object_size = sizeof(pr__order),
 };
+
+const pr_contract *const *pr__demo_contract_list(void)
+{
+    static const pr_contract *const list[] = {&order_contract, NULL};
+    return list;
+}
 
 pr_status pr__demo_contracts(pr_contracts **ret_contracts, pr_error *err)
 {
