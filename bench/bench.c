@@ -20,6 +20,7 @@ static const bench_case cases[] = {
     {"enqueue", "enqueue in the host's transaction against a bare INSERT", bench_enqueue, false},
     {"drain", "drain through the relay against a bare loop", bench_drain, false},
     {"history", "drain with older rows in the log against an empty log", bench_history, false},
+    {"contract", "decode and encode ten fields against jansson alone", bench_contract, false},
     {"memory", "peak memory of a relay with a large backlog", bench_memory, false},
     {"drain", "drain by two relays against a table with a status column, and PgQ",
      bench_postgres_drain, true},

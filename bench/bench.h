@@ -21,6 +21,7 @@ typedef struct bench_options {
 void bench_enqueue(const bench_options *opt, bench_report *report);
 void bench_drain(const bench_options *opt, bench_report *report);
 void bench_history(const bench_options *opt, bench_report *report);
+void bench_contract(const bench_options *opt, bench_report *report);
 void bench_memory(const bench_options *opt, bench_report *report);
 
 /* On PostgreSQL. */
