@@ -47,6 +47,9 @@ typedef struct pr_relay_options {
     const pr_clock *clock;       /* borrowed; NULL = the system's */
     const pr_random *random;     /* borrowed; NULL = the system's */
     const pr_observer *observer; /* borrowed; may be NULL */
+    const char *doorbell; /* path of a socket on which pr_relay_run listens for committers of other
+                             processes; NULL = the environment's POSTROOM_DOORBELL, "" = none; at
+                             most 107 bytes */
 } pr_relay_options;
 
 #define PR_JITTER_NONE 0xFFFFFFFFu

@@ -93,6 +93,20 @@ PR_API PR_MUST_CHECK pr_status pr_store_check(pr_store *store, pr_error *err);
 PR_API PR_MUST_CHECK pr_status pr_store_set_doorbell(pr_store *store, void (*ring)(void *user),
                                                      void *user, pr_error *err);
 
+/**
+ * Set where a datagram goes after a commit that enqueued, to wake a relay of another process.
+ *
+ * Shape   path: of the socket on which the relay listens (pr_relay_options.doorbell). NULL, the
+ *         default, = what the environment's POSTROOM_DOORBELL says at that moment; "" = none.
+ *         Sending never waits; when nobody listens nothing happens, and the relay polls.
+ * Owner   path is copied; a clone has it too.
+ * Errors  INVALID: store is NULL. LIMIT: longer than a socket's address, 107 bytes. NOMEM.
+ * Thread  the store's.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_store_set_doorbell_path(pr_store *store, const char *path,
+                                                          pr_error *err);
+
 PR_END_DECLS
 
 #endif

@@ -30,6 +30,7 @@ typedef struct relay_values {
     pr__texts to;
     const char *transport_name;
     const char *owner;
+    const char *doorbell;
     bool once;
     bool verbose;
     int64_t parent;
@@ -86,6 +87,10 @@ static const pr__option options[] = {
      offsetof(relay_values, grace_ms), 1, 0, NULL},
     {"owner", PR__OPTION_TEXT, "NAME", "who it is for explain (default: host and process id)",
      offsetof(relay_values, owner), 0, 0, NULL},
+    {"doorbell", PR__OPTION_TEXT, "PATH",
+     "a socket on which it hears of commits of other processes at once (default: the environment's "
+     "POSTROOM_DOORBELL)",
+     offsetof(relay_values, doorbell), 0, 0, NULL},
     {"parent", PR__OPTION_COUNT, "PID", "stop when this process, which started it, is gone",
      offsetof(relay_values, parent), 1, 0, NULL},
     {"verbose", PR__OPTION_FLAG, NULL, "say on standard error what happens, a line an event",
@@ -215,7 +220,8 @@ static pr_status open_carrier(carrier *of, const relay_values *values, const pr_
                          .messages_per_second = values->rate,
                          .stop_grace_ms = pr__option_or(values->grace_ms, 0),
                          .order = (pr_order)(pr__option_or(values->order, -1) + 1),
-                         .owner = values->owner, .observer = observer);
+                         .owner = values->owner, .observer = observer,
+                         .doorbell = values->doorbell);
     return pr_relay_new(of->store, of->transports, of->count, &opt, &of->relay, err);
 }
 

@@ -92,6 +92,7 @@ pr_status pr_relay_new(pr_store *store, pr_transport *const *transports, size_t 
     relay->store = store;
     relay->opt = resolved;
     relay->wake_fd = -1;
+    pr__bell_init(&relay->bell, pr__bell_path(resolved.doorbell));
     if (pthread_mutex_init(&relay->lock, NULL) != 0) {
         pr__free(relay);
         return pr__fail_nomem(err, ORIGIN);

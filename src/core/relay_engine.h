@@ -17,6 +17,7 @@
 
 #include <postroom/relay.h>
 
+#include "base/bell.h"
 #include "core/breaker.h"
 #include "core/rate.h"
 #include "core/relay_options.h"
@@ -118,6 +119,7 @@ struct pr_relay {
     int64_t stop_at_us;
     pr_error stop_error; /* what could not be settled at the end */
     int wake_fd;
+    pr__bell bell; /* listens while it runs */
 
     pthread_mutex_t lock; /* guards snapshot alone */
     pr_relay_snapshot snapshot;

@@ -18,14 +18,17 @@
 /* A signal ends it early; the next step finds out that there is nothing to do. */
 static void sleep_us(pr_relay *relay, int64_t wait_us)
 {
-    struct pollfd bell = {.fd = relay->wake_fd, .events = POLLIN};
+    struct pollfd bells[] = {{.fd = relay->wake_fd, .events = POLLIN},
+                             {.fd = relay->bell.fd, .events = POLLIN}};
     struct timespec left = {.tv_sec = (time_t)(wait_us / 1000000),
                             .tv_nsec = (long)(wait_us % 1000000) * 1000};
-    if (ppoll(&bell, 1, &left, NULL) > 0) {
-        uint64_t rings = 0;
-        ssize_t size = read(relay->wake_fd, &rings, sizeof rings);
-        (void)size;
-    }
+    if (ppoll(bells, 2, &left, NULL) <= 0)
+        return;
+    uint64_t rings = 0;
+    ssize_t size = read(relay->wake_fd, &rings, sizeof rings);
+    (void)size;
+    if (pr__bell_take(&relay->bell))
+        atomic_store(&relay->woken, true);
 }
 
 static pr_status begin(pr_relay *relay, pr_error *err)
@@ -49,11 +52,13 @@ pr_status pr_relay_run(pr_relay *relay, pr_error *err)
     TRY(begin(relay, err));
     while (!relay->stopped) {
         int64_t wait_us = 0;
+        pr__bell_tend(&relay->bell, pr__relay_now(relay));
         pr_status status = pr__relay_advance(relay, &wait_us, NULL);
         (void)status; /* counted, backed off and told to the observer */
         if (wait_us > 0)
             sleep_us(relay, wait_us);
     }
+    pr__bell_done(&relay->bell);
     end(relay);
     pr__error_copy(err, &relay->stop_error);
     return relay->stop_error.status;

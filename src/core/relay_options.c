@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/bell.h"
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/text.h"
@@ -98,6 +99,10 @@ static pr_status refuse_contradictions(const pr_relay_options *o, pr_error *err)
                      !pr__utf8_valid(o->owner, strlen(o->owner)) || !o->owner[0]))
         return pr__fail(err, PR_E_INVALID, ORIGIN, "owner must be UTF-8 of 1 to %d bytes",
                         OWNER_SIZE_MAX);
+    if (o->doorbell && strlen(o->doorbell) >= PR__BELL_SIZE)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "doorbell has %zu bytes, at most %d as a socket's address",
+                        strlen(o->doorbell), PR__BELL_SIZE - 1);
     return PR_OK;
 }
 

@@ -231,8 +231,7 @@ static void settle(pr_unit *unit, pr_outcome outcome)
     if (count == 0 || outcome == PR_OUTCOME_NOT_COMMITTED)
         return;
     /* an unknown outcome rings too: a wake-up for nothing does no harm */
-    if (unit->store->doorbell)
-        unit->store->doorbell(unit->store->doorbell_user);
+    pr__store_ring(unit->store);
     if (outcome == PR_OUTCOME_COMMITTED) {
         pr_observation observation = {
             .size = (uint32_t)sizeof observation, .kind = PR_OBSERVE_ENQUEUED, .count = count};

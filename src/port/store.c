@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "base/bell.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 #define ORIGIN "store"
@@ -39,8 +41,11 @@ static pr_status missing(const pr_store *store, const char *method, pr_error *er
 
 pr_store *pr_store_free(pr_store *store)
 {
-    if (store)
+    if (store) {
+        char *path = store->doorbell_path;
         store->ops->free(store);
+        pr__free(path);
+    }
     return NULL;
 }
 
@@ -48,7 +53,12 @@ pr_status pr_store_clone(pr_store *store, pr_store **ret_store, pr_error *err)
 {
     NEED(store, clone);
     NEED_ARGUMENT(ret_store, "ret_store is NULL");
-    return store->ops->clone(store, ret_store, err);
+    AUTO(char) path = store->doorbell_path ? pr__strdup(store->doorbell_path) : NULL;
+    if (store->doorbell_path && !path)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(store->ops->clone(store, ret_store, err));
+    (*ret_store)->doorbell_path = TAKE(path);
+    return PR_OK;
 }
 
 static pr_status check_migrate(const pr_migrate_options *opt, pr_error *err)
@@ -87,6 +97,29 @@ pr_status pr_store_set_doorbell(pr_store *store, void (*ring)(void *user), void 
     store->doorbell = ring;
     store->doorbell_user = user;
     return PR_OK;
+}
+
+pr_status pr_store_set_doorbell_path(pr_store *store, const char *path, pr_error *err)
+{
+    TRY(check_store(store, err));
+    if (path && strlen(path) >= PR__BELL_SIZE)
+        return pr__fail(err, PR_E_LIMIT, ORIGIN,
+                        "the doorbell's path has %zu bytes, at most %d as a socket's address: use "
+                        "a shorter one",
+                        strlen(path), PR__BELL_SIZE - 1);
+    char *copy = path ? pr__strdup(path) : NULL;
+    if (path && !copy)
+        return pr__fail_nomem(err, ORIGIN);
+    pr__free(store->doorbell_path);
+    store->doorbell_path = copy;
+    return PR_OK;
+}
+
+void pr__store_ring(const pr_store *store)
+{
+    if (store->doorbell)
+        store->doorbell(store->doorbell_user);
+    (void)pr__bell_ring(pr__bell_path(store->doorbell_path)); /* nobody listens: they poll */
 }
 
 pr_status pr__store_unit_begin(pr_store *store, pr_unit **ret_unit, pr_error *err)

@@ -324,6 +324,7 @@ struct pr_store {
     uint64_t body_size_max;
     void (*doorbell)(void *user); /* rung after a commit that enqueued; NULL = none */
     void *doorbell_user;
+    char *doorbell_path; /* of a datagram after it; NULL = what the environment says, "" = none */
 };
 
 /* ---- checked calls: one per method, the same arguments ---- */
@@ -364,6 +365,8 @@ pr_status pr__store_inbox_renew(pr_store *store, const char *consumer, pr__batch
                                 int64_t lease_ms, pr_error *err);
 pr_status pr__store_blocker(pr_store *store, const pr_record *record, char *ret_message_id,
                             size_t ret_size, pr_error *err);
+/* Ring whatever doorbells there are, after a commit that enqueued. */
+void pr__store_ring(const pr_store *store);
 pr_status pr__store_now(pr_store *store, int64_t *ret_now_us, pr_error *err);
 pr_status pr__store_place(pr_store *store, const pr_record *record, pr__place *ret_place,
                           pr_error *err);

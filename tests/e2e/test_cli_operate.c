@@ -121,6 +121,37 @@ static void relay_runs_and_drains(void **state)
     }
 }
 
+/* The bell's socket stands while a relay runs; what a killed one left is taken over. */
+static void relay_listens_on_a_doorbell(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    pid_t pid;
+    two_stores(&here);
+    setenv("POSTROOM_DOORBELL", "bell", 1);
+    for (int i = 0; i < 3; i++) {
+        pid = i == 1 ? start(NULL, "relay", "--to", "to.db", "--doorbell", "bell")
+                     : start(NULL, "relay", "--to", "to.db");
+        for (int64_t until = now_ms() + DEADLINE_MS; !file_exists("bell") && now_ms() < until;)
+            sleep_a_little();
+        send_orders(10);
+        wait_number("from.db", STATE "'published'", (i + 1) * 10);
+        assert_true(file_exists("bell"));
+        kill(pid, i == 0 ? SIGKILL : SIGTERM);
+        finish_program(pid, &r);
+        assert_int_equal(r.code, i == 0 ? 128 + SIGKILL : 0);
+        result_done(&r);
+        assert_int_equal(file_exists("bell"), i == 0);
+    }
+    unsetenv("POSTROOM_DOORBELL");
+    expect(
+        2, "", "doorbell has 120 bytes", "relay", "--to", "to.db", "--doorbell",
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    folder_leave(&here);
+}
+
 static void relay_tells_events(void **state)
 {
     (void)state;
@@ -372,11 +403,12 @@ static void the_doctor_looks_at_sqlite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(relay_once_twice),      cmocka_unit_test(relay_to_nowhere),
-        cmocka_unit_test(relay_runs_and_drains), cmocka_unit_test(relay_tells_events),
-        cmocka_unit_test(status_and_lists),      cmocka_unit_test(show_and_explain),
-        cmocka_unit_test(dead_letters),          cmocka_unit_test(dead_letters_of_an_inbox),
-        cmocka_unit_test(cancel_a_delayed_one),  cmocka_unit_test(the_doctor_looks_at_sqlite),
+        cmocka_unit_test(relay_once_twice),           cmocka_unit_test(relay_to_nowhere),
+        cmocka_unit_test(relay_runs_and_drains),      cmocka_unit_test(relay_listens_on_a_doorbell),
+        cmocka_unit_test(relay_tells_events),         cmocka_unit_test(status_and_lists),
+        cmocka_unit_test(show_and_explain),           cmocka_unit_test(dead_letters),
+        cmocka_unit_test(dead_letters_of_an_inbox),   cmocka_unit_test(cancel_a_delayed_one),
+        cmocka_unit_test(the_doctor_looks_at_sqlite),
     };
     return RUN_TESTS(tests);
 }

@@ -2,6 +2,9 @@
  * The relay in threads: started and stopped, woken, asked from outside, stopped by a signal.
  */
 #include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "sim/live.h"
 
@@ -45,14 +48,14 @@ static void test_stopped_before(void **state)
     assert_int_equal(live_received_count(at), 0);
 }
 
-/* Woken after a commit it comes before the next poll, which is far away here. */
-static void test_wake(void **state)
+/* A relay that sleeps for 20 s when nobody wakes it. */
+static live_relay *sleeper(live *at, uint32_t n, const char *doorbell)
 {
-    live *at = *state;
-    live_relay *it = live_relay_new(at, 0,
+    live_relay *it = live_relay_new(at, n,
                                     (pr_relay_options){.poll_idle_ms = 20000,
                                                        .probe_max_ms = 20000,
-                                                       .round_backoff_max_ms = 20000});
+                                                       .round_backoff_max_ms = 20000,
+                                                       .doorbell = doorbell});
     live_start(it);
     pr_relay_snapshot snapshot = {.size = sizeof snapshot};
     int64_t until_ms = live_now_ms() + LIVE_WAIT_MS;
@@ -60,7 +63,15 @@ static void test_wake(void **state)
         live_pause();
         assert_int_equal(pr_relay_snapshot_get(it->relay, &snapshot, NULL), PR_OK);
     } while (!snapshot.first_round_done && live_now_ms() < until_ms);
-    pr__sleep_us(1300000); /* its busy second is over: it sleeps now, for 20 s if nobody wakes it */
+    pr__sleep_us(1300000); /* its busy second is over */
+    return it;
+}
+
+/* Woken after a commit it comes before the next poll, which is far away here. */
+static void test_wake(void **state)
+{
+    live *at = *state;
+    live_relay *it = sleeper(at, 0, "");
     for (uint32_t i = 1; i <= 5; i++) {
         live_enqueue(at, 1, 1, LIVE_TOPIC);
         int64_t began_ms = live_now_ms();
@@ -70,6 +81,72 @@ static void test_wake(void **state)
     }
     live_stop(it);
     check_ok(it->status, &it->err, "run");
+}
+
+/* What this program does when it is called by itself, with a path: it commits one message. */
+static int commit_one(const char *path)
+{
+    pr_store *store = NULL;
+    pr_unit *unit = NULL;
+    pr_error err = PR_ERROR_INIT;
+    const pr_sqlite_options opt = PR_SQLITE_OPTIONS(.path = path);
+    const pr_message message = PR_MESSAGE(.type = "urn:message:live:thing", .body = "1 0",
+                                          .body_size_bytes = 4, .destination = LIVE_TOPIC);
+    pr_status status = pr_sqlite_store_open(&opt, &store, &err);
+    if (status == PR_OK)
+        status = pr_unit_begin(store, &unit, &err);
+    if (status == PR_OK)
+        status = pr_unit_enqueue(unit, &message, NULL, &err);
+    if (status == PR_OK)
+        status = pr_unit_commit(unit, NULL, &err);
+    pr_unit_free(unit);
+    pr_store_free(store);
+    fputs(err.message, stderr);
+    return status == PR_OK ? 0 : 1;
+}
+
+/* In a process of its own; a fork alone would carry this one's SQLite along. */
+static void commit_elsewhere(live *at, const char *doorbell)
+{
+    char bell[360], program[] = "relay", path[320];
+    char *arguments[] = {program, path, NULL}, *environment[] = {bell, NULL};
+    pid_t pid = 0;
+    int how = -1;
+    snprintf(bell, sizeof bell, "POSTROOM_DOORBELL=%s", doorbell);
+    snprintf(path, sizeof path, "%s", at->db.path);
+    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, arguments, environment), 0);
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+}
+
+/* Rung by a datagram, of another store handle or of another process; whoever rings nowhere is heard
+   at the next poll only, and harms nobody. */
+static void test_doorbell(void **state)
+{
+    live *at = *state;
+    char path[320], other[320];
+    pr_error err = PR_ERROR_INIT;
+    snprintf(path, sizeof path, "%s-bell", at->db.path);
+    snprintf(other, sizeof other, "%s-nobody", at->db.path);
+    live_relay *it = sleeper(at, 0, path);
+    check_ok(pr_store_set_doorbell_path(at->store, path, &err), &err, "path");
+    for (uint32_t i = 1; i <= 3; i++) {
+        int64_t began_ms = live_now_ms();
+        live_enqueue(at, 1, 1, LIVE_TOPIC);
+        live_wait_received(at, i);
+        assert_true(live_now_ms() - began_ms < 10000);
+    }
+    int64_t began_ms = live_now_ms();
+    commit_elsewhere(at, path);
+    live_wait_received(at, 4);
+    assert_true(live_now_ms() - began_ms < 10000);
+    pr__sleep_us(1300000);
+    commit_elsewhere(at, other);
+    pr__sleep_us(300000);
+    assert_int_equal(live_received_count(at), 4); /* it was the bell that woke it before */
+    live_stop(it);
+    check_ok(it->status, &it->err, "run");
+    assert_int_equal(access(path, F_OK), -1);
 }
 
 static pr_relay *signalled; /* what the handler stops; one thread sets it, before the signal */
@@ -186,12 +263,15 @@ static void test_two(void **state)
     assert_int_equal(a.fenced + b.fenced, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        return commit_one(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_started, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_stopped_before, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_wake, live_setup, live_teardown),
+        cmocka_unit_test_setup_teardown(test_doorbell, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_signal, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_stop_releases, live_setup, live_teardown),
         cmocka_unit_test_setup_teardown(test_asked, live_setup, live_teardown),

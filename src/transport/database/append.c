@@ -162,8 +162,8 @@ static pr_status append_once(append *job, uint32_t first, uint32_t count, stage 
         (void)unit->ops->rollback(unit, NULL); /* free rolls back what this does not */
     }
     unit->ops->free(unit);
-    if (status == PR_OK && store->doorbell)
-        store->doorbell(store->doorbell_user);
+    if (status == PR_OK)
+        pr__store_ring(store);
     return status;
 }
 
