@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include <postroom/random.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -198,7 +200,9 @@ pr_status pr__amqp_subscribe(pr_transport *transport, pr__amqp_settings *setting
     self->base.transport = transport;
     self->names = names;
     self->prefetch = (uint16_t)prefetch;
-    pr__in_hand_init(&self->hand);
+    uint32_t epoch;
+    pr_random_system()->fill(pr_random_system()->user, &epoch, sizeof(epoch));
+    pr__in_hand_init(&self->hand, epoch);
     pr_status status = pr__amqp_link_init(&self->link, settings, &pr__consumer_link_ops, self,
                                           options->endpoint, err);
     if (status != PR_OK) {

@@ -35,9 +35,9 @@ static uint32_t take_first(pr__in_hand *hand, pr__slot_list *list)
     return index;
 }
 
-void pr__in_hand_init(pr__in_hand *hand)
+void pr__in_hand_init(pr__in_hand *hand, uint32_t epoch)
 {
-    *hand = (pr__in_hand){.unused = empty_list, .ready = empty_list};
+    *hand = (pr__in_hand){.unused = empty_list, .ready = empty_list, .epoch = epoch};
 }
 
 void pr__in_hand_done(pr__in_hand *hand)
@@ -86,12 +86,12 @@ bool pr__in_hand_add(pr__in_hand *hand, pr__wire_in *in, uint64_t delivery_tag, 
     return true;
 }
 
-/* ---- tags: epoch, slot, the lower half of the channel's own ---- */
+/* ---- tags: epoch, the end of the channel's own, slot ---- */
 
 static uint64_t tag_of(const pr__in_hand *hand, uint32_t index)
 {
     const pr__slot *slot = &hand->slots[index];
-    return (uint64_t)slot->epoch << 48 | (uint64_t)index << 32 | (uint32_t)slot->delivery_tag;
+    return (uint64_t)slot->epoch << 32 | (slot->delivery_tag & 0xFFFF) << 16 | index;
 }
 
 bool pr__in_hand_take(pr__in_hand *hand, pr_delivery *ret_delivery)
@@ -110,7 +110,7 @@ bool pr__in_hand_take(pr__in_hand *hand, pr_delivery *ret_delivery)
 
 bool pr__in_hand_settle(pr__in_hand *hand, uint64_t tag, uint64_t *ret_delivery_tag)
 {
-    uint32_t index = (uint32_t)(tag >> 32) & 0xFFFF;
+    uint32_t index = (uint32_t)(tag & 0xFFFF);
     if (index >= hand->capacity || tag_of(hand, index) != tag)
         return false;
     pr__slot_state state = hand->slots[index].state;

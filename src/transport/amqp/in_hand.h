@@ -27,7 +27,7 @@ typedef struct pr__slot {
     pr__wire_in *in;
     uint64_t delivery_tag; /* the channel's */
     uint32_t next;         /* in its list */
-    uint16_t epoch;
+    uint32_t epoch;
     pr__slot_state state;
     bool redelivered;
 } pr__slot;
@@ -42,10 +42,11 @@ typedef struct pr__in_hand {
     pr__slot *slots;
     uint32_t capacity;
     pr__slot_list unused, ready;
-    uint16_t epoch; /* of the channel that is open */
+    uint32_t
+        epoch; /* of the channel that is open; begins at random, so that a tag is of one only */
 } pr__in_hand;
 
-void pr__in_hand_init(pr__in_hand *hand);
+void pr__in_hand_init(pr__in_hand *hand, uint32_t epoch);
 void pr__in_hand_done(pr__in_hand *hand);
 /* Takes over `in`. false: no memory, or too much in hand; `in` stays the caller's. */
 bool pr__in_hand_add(pr__in_hand *hand, pr__wire_in *in, uint64_t delivery_tag, bool redelivered);

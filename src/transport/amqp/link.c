@@ -1,7 +1,7 @@
 /*
  * The thread of a connection.
  *
- * Owns: connecting, waiting for the socket, heartbeats, frames of channel 0, reconnecting, stopping.
+ * Owns: connecting, waiting for the socket, heartbeats, frames of channel 0, reconnecting, the end.
  * Keeps: librabbitmq is called on this thread alone; each loop gives its memory back; while it is
  * up the thread never sleeps longer than half a heartbeat. The cause of a failure stays in the
  * state until the connection is up again.
@@ -16,6 +16,8 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <postroom/random.h>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -310,8 +312,9 @@ pr_status pr__amqp_link_init(pr__amqp_link *link, pr__amqp_settings *settings,
                             .role = role,
                             .guard = {.fd = -1},
                             .kind = PR_TRANSPORT_DOWN,
-                            .last_error = PR_ERROR_INIT,
-                            .random = (uint64_t)pr__monotonic_us() | 1};
+                            .last_error = PR_ERROR_INIT};
+    pr_random_system()->fill(pr_random_system()->user, &link->random, sizeof(link->random));
+    link->random |= 1; /* zero would stay zero */
     pr__format(link->cause, sizeof(link->cause), "it was not opened yet");
     link->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (link->wake_fd < 0)

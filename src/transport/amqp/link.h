@@ -20,7 +20,7 @@ typedef struct pr__amqp_link_ops {
     /* Logged in: open channels and so on. Any failure ends this connection; NOT_FOUND, CONFLICT and
        CONTENT are told to who waits, BACKEND too. */
     pr_status (*setup)(void *user, pr__amqp_connection *connection, pr_error *err);
-    /* Do what callers want and what is due; false in *ret_idle: there is more, once the socket takes
+    /* Do what callers want and what is due. *ret_want_write: there is more, once the socket takes
        it. *wait_ms may be made shorter. */
     pr_status (*work)(void *user, pr__amqp_connection *connection, bool writable,
                       bool *ret_want_write, int64_t *wait_ms, pr_error *err);

@@ -5,14 +5,14 @@
  * a suspect, which the caller sends alone; what was alone already is decided.
  * Must not know: sockets, queues of callers.
  */
-#include "transport/amqp/publisher.h"
-
+#include <amqp.h>
 #include <amqp_framing.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "transport/amqp/publisher.h"
 
 #define ORIGIN "amqp.publisher"
 

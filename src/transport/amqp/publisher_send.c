@@ -6,14 +6,13 @@
  * socket takes something; in between confirms are read. Each publish has a deadline.
  * Must not know: what happens to confirms.
  */
-#include "transport/amqp/publisher.h"
-
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "transport/amqp/publisher.h"
 
 #define ORIGIN         "amqp.publisher"
 #define CHUNK_MESSAGES 64

@@ -3,8 +3,8 @@
  *
  * Owns: what is declared for an endpoint, in which order, and how a difference is told.
  * Keeps: nothing that stands is changed, bound anew or deleted when it differs: it is reported. The
- * set of types is an argument of the endpoint's own exchange, declared first, so that another set is
- * found before a binding is made. A check makes nothing that is missing.
+ * set of types is an argument of the endpoint's own exchange, declared first, so that another set
+ * is found before a binding is made. A check makes nothing that is missing.
  * Must not know: consuming.
  *
  * Bindings themselves cannot be asked for in AMQP 0-9-1; a declare makes them again.

@@ -6,10 +6,10 @@
  * publishes stops reading from a connection that publishes, and acknowledgements must go through.
  * Must not know: frames.
  */
-#include <postroom/amqp.h>
-
 #include <string.h>
 #include <unistd.h>
+
+#include <postroom/amqp.h>
 
 #include "base/error.h"
 #include "base/memory.h"

@@ -6,13 +6,12 @@
  * Whether the message makes sense (an id, a type, UTF-8) is core's to judge.
  * Must not know: channels, acknowledgements.
  */
-#include "transport/amqp/wire.h"
-
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "transport/amqp/wire.h"
 
 #define ORIGIN "amqp.wire"
 

@@ -5,8 +5,6 @@
  * UTF-8, or has a NUL, is bytes.
  * Must not know: which headers mean something.
  */
-#include "transport/amqp/wire.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +12,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "transport/amqp/wire.h"
 
 #define ORIGIN "amqp.wire"
 

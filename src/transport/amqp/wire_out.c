@@ -6,13 +6,12 @@
  * and the size of the content header. Nothing is cut.
  * Must not know: exchanges, channels.
  */
-#include "transport/amqp/wire.h"
-
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "transport/amqp/wire.h"
 
 #define ORIGIN           "amqp.wire"
 #define MARGIN           512 /* of a frame, for all that is no header */
