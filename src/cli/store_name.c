@@ -13,6 +13,7 @@
 
 #define SQLITE_SCHEME "sqlite:"
 #define BARE_POSTGRES "postgresql:"
+#define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 /* "key=value …" of which libpq knows every key. A path with '=' in it is none, unless it looks
    exactly like that; sqlite:PATH is then the way to say so. */
@@ -25,14 +26,27 @@ static bool is_conninfo(const char *text)
     return options != NULL;
 }
 
+/* "mysql:x" names another database, not a file; a file of that name is ./mysql:x or sqlite:mysql:x.
+ */
+static bool has_scheme(const char *text)
+{
+    size_t size = strspn(text, LETTERS "0123456789+.-");
+    return size > 1 && text[size] == ':' && strchr(LETTERS, text[0]);
+}
+
+static bool is_bare_postgres(const char *text)
+{
+    return pr__text_equal(text, BARE_POSTGRES) || pr__text_equal(text, "postgres:");
+}
+
 pr__store_kind pr__store_kind_of(const char *text)
 {
     if (pr__text_starts_with(text, SQLITE_SCHEME))
         return PR__STORE_SQLITE;
     if (pr__text_starts_with(text, "postgresql://") || pr__text_starts_with(text, "postgres://") ||
-        pr__text_equal(text, BARE_POSTGRES))
+        is_bare_postgres(text))
         return PR__STORE_POSTGRES;
-    if (strstr(text, "://") && !strchr(text, ' '))
+    if (has_scheme(text) || (strstr(text, "://") && !strchr(text, ' ')))
         return PR__STORE_OTHER;
     return is_conninfo(text) ? PR__STORE_POSTGRES : PR__STORE_SQLITE;
 }
@@ -46,7 +60,7 @@ const char *pr__store_path(const char *text)
 
 const char *pr__store_conninfo(const char *text)
 {
-    return pr__text_equal(text, BARE_POSTGRES) ? "" : text;
+    return is_bare_postgres(text) ? "" : text;
 }
 
 static const char *value_of(const PQconninfoOption *options, const char *keyword)

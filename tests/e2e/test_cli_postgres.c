@@ -47,6 +47,16 @@ static void a_store_has_many_names(void **state)
     setenv("PGUSER", "postgres", 1);
     setenv("PGDATABASE", name, 1);
     expect(0, "schema version", "", "status", "--store", "postgresql:");
+    expect(0, "schema version", "", "status", "--store", "postgres:");
+    setenv("PGPORT", "1", 1); /* what is named goes before the variables */
+    expect(1, "", NULL, "status", "--store", "postgresql:");
+    expect(0, "schema version", "", "status", "--store", uri);
+    setenv("PGPORT", port, 1);
+    setenv("PGAPPNAME", "the tester", 1);
+    setenv("PGOPTIONS", "-c search_path=nowhere -c default_transaction_read_only=on", 1);
+    expect(0, NULL, "", "send", "urn:message:shop:a", "{}", "--store", "postgresql:");
+    unsetenv("PGAPPNAME");
+    unsetenv("PGOPTIONS");
     expect(0, "made", "", "migrate", "--store", "postgresql:", "--schema", "other");
     expect(0, "schema version", "", "status", "--store", "postgresql:", "--schema", "other",
            "--pooler");
@@ -55,6 +65,45 @@ static void a_store_has_many_names(void **state)
     unsetenv("PGPORT");
     unsetenv("PGUSER");
     unsetenv("PGDATABASE");
+    folder_leave(&here);
+}
+
+/* Of several hosts the one that can be written, wherever it stands in the list. */
+static void the_writable_host_is_found(void **state)
+{
+    static const struct {
+        bool standby_first;
+        const char *attributes;
+        int code;
+        const char *text; /* on standard error */
+    } cases[] = {
+        {true, "&target_session_attrs=read-write", 0, ""},
+        {false, "&target_session_attrs=read-write", 0, ""},
+        {false, "", 0, ""},
+        {true, "", 1, "name all hosts and target_session_attrs=read-write"},
+        {false, "&target_session_attrs=read-only", 1, "read-only"},
+    };
+    folder here;
+    char uri[700];
+    (void)state;
+    folder_enter(&here);
+    postgres_server *standby = postgres_server_start(NULL);
+    postgres_server_do(standby, "standby");
+    const char *writable = postgres_server_folder(databases.server);
+    postgres_server_uri(databases.server, "postgres", uri);
+    expect(0, "made", "", "migrate", "--store", uri, "--schema", "hosts");
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const char *other = postgres_server_folder(standby);
+        result r;
+        snprintf(uri, sizeof uri, "postgresql:///postgres?host=%s,%s&port=%d&user=postgres%s",
+                 cases[i].standby_first ? other : writable,
+                 cases[i].standby_first ? writable : other, POSTGRES_SERVER_PORT,
+                 cases[i].attributes);
+        run(&r, "migrate", "--store", uri, "--schema", "hosts");
+        check_result(&r, cases[i].code, cases[i].code ? "" : "already", cases[i].text, uri);
+        result_done(&r);
+    }
+    postgres_server_free(standby);
     folder_leave(&here);
 }
 
@@ -202,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_has_many_names),
+        cmocka_unit_test(the_writable_host_is_found),
         cmocka_unit_test(messages_cross_from_and_to_sqlite),
         cmocka_unit_test(the_doctor_finds_faults),
         cmocka_unit_test(the_doctor_names_a_long_transaction),

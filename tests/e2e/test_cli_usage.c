@@ -121,6 +121,34 @@ static void what_is_no_store_is_refused(void **state)
     folder_leave(&here);
 }
 
+/* The name of another database is no file's name: nothing is made, and the kind is told. */
+static void an_unknown_kind_of_store_is_named(void **state)
+{
+    static const struct {
+        const char *store, *text;
+    } cases[] = {
+        {"mysql:shop", "'mysql'"},
+        {"mysql://h/shop", "'mysql'"},
+        {"file:shop.db", "'file'"},
+        {"POSTGRESQL://h/shop", "'POSTGRESQL'"},
+        {"postgresql+psycopg2:x", "'postgresql+psycopg2'"},
+    };
+    (void)state;
+    folder here;
+    folder_enter(&here);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        expect(2, "", cases[i].text, "migrate", "--store", cases[i].store);
+        expect(2, "", cases[i].text, "status", "--store", cases[i].store);
+        assert_false(file_exists(cases[i].store));
+    }
+    expect(0, "made", "", "migrate", "--store", "a.db");
+    expect(2, "", "'mysql'", "relay", "--once", "--store", "a.db", "--to", "mysql:shop");
+    expect(2, "", "'mysql'", "relay", "--once", "--store", "a.db", "--to", "billing=mysql:shop");
+    expect(0, "made", "", "migrate", "--store", "./mysql:shop"); /* a file of that name */
+    expect(0, "schema version", "", "status", "--store", "sqlite:mysql:shop");
+    folder_leave(&here);
+}
+
 static void wrong_usage_is_told(void **state)
 {
     (void)state;
@@ -276,6 +304,7 @@ int main(void)
         cmocka_unit_test(a_missing_store_is_never_made),
         cmocka_unit_test(a_store_from_the_environment),
         cmocka_unit_test(what_is_no_store_is_refused),
+        cmocka_unit_test(an_unknown_kind_of_store_is_named),
         cmocka_unit_test(wrong_usage_is_told),
         cmocka_unit_test(errors_are_json_when_asked),
         cmocka_unit_test(help_is_everywhere),
