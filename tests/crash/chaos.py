@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two relays and two handlers under random SIGKILL and SIGSTOP while orders keep coming.
 
-TAP; usage: chaos.py ACTOR POSTROOM [SECONDS [SEED]]. Afterwards everything is drained and counted from
+TAP; usage: chaos.py STORE ACTOR POSTROOM [SECONDS [SEED]]. Afterwards everything is drained and counted from
 outside: 0 lost, 0 ghosts, 0 duplicate effects, 0 order violations. Orders are placed in bursts, so that
 there is load until the end.
 """
@@ -12,6 +12,7 @@ import sys
 import time
 
 import invariants
+from stores import open_provider
 from world import World
 
 DRAIN_SECONDS = 90
@@ -101,16 +102,17 @@ class Campaign:
 
 
 def main():
-    actor, postroom = sys.argv[1], sys.argv[2]
-    seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 60
-    seed = int(sys.argv[4]) if len(sys.argv) > 4 else int(time.time())
-    world = World(actor, postroom, orders=0, customers=7)
+    provider = open_provider(sys.argv[1])
+    actor, postroom = sys.argv[2], sys.argv[3]
+    seconds = float(sys.argv[4]) if len(sys.argv) > 4 else 60
+    seed = int(sys.argv[5]) if len(sys.argv) > 5 else int(time.time())
+    world = World(actor, postroom, provider, orders=0, customers=7)
     campaign = Campaign(world, seed)
-    sys.stdout.write("1..1\n# seed %d\n" % seed)
+    sys.stdout.write("1..2\n# seed %d\n" % seed)
     campaign.run(seconds)
     problems = campaign.finish()
     copies = invariants.number(world.billing, """SELECT count(*) - count(DISTINCT message_id)
-        FROM postroom_outbox WHERE destination GLOB 'local://*'""")
+        FROM postroom_outbox WHERE destination LIKE 'local://%'""")
     if not problems and (campaign.counts["kill"] < 5 or campaign.counts["freeze"] < 5):
         problems.append("hardly anything was disturbed: %s" % campaign.counts)
     sys.stdout.write("# %d orders, %d copies absorbed, %s\n" %
@@ -119,8 +121,12 @@ def main():
                      ("not ok" if problems else "ok", seconds))
     for line in (problems + world.logs())[:30] if problems else []:
         sys.stdout.write("# %s\n" % line)
+    in_use = provider.in_use(world.orders)
+    sys.stdout.write("%s 2 - the store was %s\n" %
+                     ("ok" if in_use == sys.argv[1] else "not ok", in_use))
     world.close(keep=False)
-    return 1 if problems else 0
+    provider.end()
+    return 1 if problems or in_use != sys.argv[1] else 0
 
 
 if __name__ == "__main__":

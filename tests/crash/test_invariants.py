@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """The counting itself is tested: each invariant is violated by hand, and its check must say so.
 
-TAP; usage: test_invariants.py ACTOR POSTROOM.
+TAP; usage: test_invariants.py STORE ACTOR POSTROOM.
 """
 
-import sqlite3
 import sys
 
+from stores import open_provider
 from world import World
 
 # (what is done, database, statement, what the answer must contain)
@@ -22,12 +22,12 @@ SEEDED = [
      "INSERT INTO invoices (number, customer, message_id, keyed) VALUES (999, 1, 'ghost', 1)",
      "S2:"),
     ("a published message never arrived", "billing",
-     """DELETE FROM postroom_outbox WHERE message_id =
+     """DELETE FROM postroom_outbox WHERE CAST(message_id AS TEXT) =
         (SELECT message_id FROM invoices ORDER BY id LIMIT 1)""", "S3:"),
     ("an order was never billed", "billing",
      "DELETE FROM invoices WHERE number = 5", "S4:"),
     ("a settle by a foreign token", "orders",
-     """UPDATE postroom_outbox_claim SET token = 'foreign' WHERE kind = 'settle'
+     """UPDATE postroom_outbox_claim SET token = '00000000-0000-0000-0000-0000000000ff' WHERE kind = 'settle'
         AND seq = (SELECT min(seq) FROM postroom_outbox_claim WHERE kind = 'settle')""", "S6:"),
     ("a second effect", "billing",
      """INSERT INTO invoices (number, customer, message_id, keyed)
@@ -37,7 +37,7 @@ SEEDED = [
      "S8:"),
     ("a mark without its effect", "billing",
      """INSERT INTO postroom_inbox (tenant, consumer, message_id, body_hash, processed_at)
-        VALUES ('', 'billing', 'x', zeroblob(16), 1)""", "S9:"),
+        SELECT '', 'billing', 'x', body_hash, processed_at FROM postroom_inbox LIMIT 1""""", "S9:"),
     ("two orders of a customer the wrong way round", "billing",
      """UPDATE invoices SET number = 1000000 WHERE id =
         (SELECT min(id) FROM invoices WHERE keyed = 1)""", "S10:"),
@@ -45,29 +45,30 @@ SEEDED = [
 
 
 def main():
-    actor, postroom = sys.argv[1], sys.argv[2]
-    template = World(actor, postroom)
+    provider = open_provider(sys.argv[1])
+    actor, postroom = sys.argv[2], sys.argv[3]
+    template = World(actor, postroom, provider)
     children = [template.start(role) for role in ("produce", "relay", "handle")]
     drained = template.wait(template.drained, 40)
-    for child in children:
+    for child in children[1:]:
         template.stop(child)
-    print("1..%d" % (len(SEEDED) + 1))
+    print("1..%d" % (len(SEEDED) + 2))
+    in_use = provider.in_use(template.orders)
+    print("%s 1 - the store is %s" % ("ok" if in_use == sys.argv[1] else "not ok", in_use))
     healthy = drained and not template.violations()
-    print("%s 1 - a healthy pair has no violation" % ("ok" if healthy else "not ok"))
+    print("%s 2 - a healthy pair has no violation" % ("ok" if healthy else "not ok"))
     for line in template.violations()[:5] + template.logs():
         print("# " + line)
-    failed = not healthy
-    for n, (what, database, statement, wanted) in enumerate(SEEDED, 2):
-        world = World(actor, postroom, template)
-        db = sqlite3.connect(getattr(world, database))
-        changed = db.execute(statement).rowcount
-        db.commit()
-        db.close()
+    failed = not healthy or in_use != sys.argv[1]
+    for n, (what, database, statement, wanted) in enumerate(SEEDED, 3):
+        world = World(actor, postroom, provider, template)
+        changed = getattr(world, database).run(statement)
         found = changed > 0 and any(line.startswith(wanted) for line in world.violations())
         print("%s %d - found: %s" % ("ok" if found else "not ok", n, what))
         failed = failed or not found
         world.close()
     template.close()
+    provider.end()
     return 1 if failed else 0
 
 

@@ -5,6 +5,7 @@ Processes are started from the real binaries and ended by their own id only.
 
 import ctypes
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import time
 import invariants
 
 PR_SET_PDEATHSIG = 1
-STARTING_SECONDS = 1
+READY_SECONDS = 15
 LIBC = ctypes.CDLL(None)
 
 
@@ -23,26 +24,41 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def listens(pid):
+    """Does a process handle SIGTERM by now?"""
+    try:
+        status = pathlib.Path("/proc/%d/status" % pid).read_text("ascii")
+    except OSError:
+        return True
+    caught = [int(line.split()[1], 16) for line in status.splitlines()
+              if line.startswith("SigCgt:")]
+    return not caught or bool(caught[0] >> (signal.SIGTERM - 1) & 1)
+
+
 class World:
-    def __init__(self, actor, postroom, template=None, orders=60, customers=4, lease_ms=300):
-        self.actor, self.postroom = actor, postroom
+    """retry_ms: how soon a failed handler is tried again. slow_ms: how long one handler takes."""
+
+    def __init__(self, actor, postroom, provider, template=None, orders=60, customers=4,
+                 lease_ms=300, retry_ms=50, slow_ms=0):
+        self.actor, self.postroom, self.provider = actor, postroom, provider
         self.count, self.customers, self.lease_ms = orders, customers, lease_ms
+        self.retry_ms, self.slow_ms = retry_ms, slow_ms
         self.folder = tempfile.mkdtemp(prefix="postroom-crash-")
-        self.orders = os.path.join(self.folder, "orders.db")
-        self.billing = os.path.join(self.folder, "billing.db")
+        self.orders, self.billing = provider.pair(
+            self.folder, template and (template.orders, template.billing))
         self.children = []
-        if template:
-            shutil.copy(template.orders, self.orders)
-            shutil.copy(template.billing, self.billing)
-        else:
-            subprocess.run([actor, "prepare", self.orders, self.billing], check=True, timeout=30)
+        if not template:
+            subprocess.run([actor, "prepare", self.orders.address, self.billing.address],
+                           check=True, timeout=30)
 
     def arguments(self, role):
         return {
-            "produce": [self.actor, "produce", self.orders, str(self.count), str(self.customers)],
-            "relay": [self.postroom, "relay", "--store", "sqlite:" + self.orders,
-                      "--to", "sqlite:" + self.billing, "--lease", "%dms" % self.lease_ms],
-            "handle": [self.actor, "handle", self.billing, str(self.lease_ms)],
+            "produce": [self.actor, "produce", self.orders.address, str(self.count),
+                        str(self.customers)],
+            "relay": [self.postroom, "relay", "--store", self.orders.store,
+                      "--to", self.billing.store, "--lease", "%dms" % self.lease_ms],
+            "handle": [self.actor, "handle", self.billing.address, str(self.lease_ms),
+                       str(self.retry_ms), str(self.slow_ms)],
         }[role]
 
     def start(self, role, fault=None, trace=None):
@@ -55,7 +71,6 @@ class World:
         child = subprocess.Popen(self.arguments(role), env=environment, stdin=subprocess.DEVNULL,
                                  stdout=log, stderr=log, preexec_fn=die_with_parent)
         log.close()
-        child.started = time.monotonic()
         self.children.append(child)
         return child
 
@@ -76,13 +91,10 @@ class World:
             time.sleep(max(0.02, 4 * (now - began)))
 
     def stop(self, child, seconds=15):
-        """End a child kindly, or not; its exit status, None when it had to be killed.
-
-        One that was asked to end before it could know what that means has ended well too.
-        """
+        """End a child kindly, or not; its exit status, None when it had to be killed."""
         if child.poll() is None:
-            starting = time.monotonic() - child.started < STARTING_SECONDS
             child.send_signal(signal.SIGCONT)
+            self.wait(lambda: child.poll() is not None or listens(child.pid), READY_SECONDS)
             child.send_signal(signal.SIGTERM)
             try:
                 child.wait(seconds)
@@ -90,8 +102,6 @@ class World:
                 child.kill()
                 child.wait()
                 return None
-            if starting and child.returncode == -signal.SIGTERM:
-                return 0
         return child.returncode
 
     def violations(self):
@@ -111,5 +121,7 @@ class World:
             if child.poll() is None:
                 child.kill()
                 child.wait()
+        self.orders.close()
+        self.billing.close()
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -16,8 +16,10 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "house"))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "house"), str(TESTS / "support")]
 import tap  # noqa: E402
+from postgres_cluster import Cluster  # noqa: E402
 
 CUSTOMERS = 12
 PRODUCERS = 3
@@ -28,36 +30,6 @@ INSERT INTO postroom.outbox (type, key, body)
 SELECT '{type}', 'customer-{customer}', convert_to(seq::text, 'UTF8') FROM a;
 {end};
 """
-
-
-class Server:
-    def __init__(self):
-        self.process = subprocess.Popen(
-            [os.environ["POSTROOM_POSTGRES_SERVER"], "--parent", str(os.getpid()), "--fsync",
-             "--template", os.environ["POSTROOM_POSTGRES_TEMPLATE"]],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        words = self.process.stdout.readline().split()
-        if len(words) != 3 or words[0] != "ready":
-            print("Bail out! " + " ".join(words))
-            sys.exit(1)
-        self.folder, self.port = words[1], words[2]
-
-    def uri(self, database):
-        return f"postgresql:///{database}?host={self.folder}&port={self.port}&user=postgres"
-
-    def ask(self, database, sql):
-        done = subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", self.uri(database)],
-                              input=sql, capture_output=True, text=True, check=True, timeout=120)
-        return done.stdout.strip()
-
-    def crash(self):
-        self.process.stdin.write("restart immediate\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip() == "ok"
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait(120)
 
 
 def produce(server, stop, seed):
@@ -84,7 +56,7 @@ def torment(postroom, server, seconds, dice):
     relays = [start_relay(postroom, server, n) for n in range(2)]
     done = {"kill": 0, "freeze": 0, "crash": 0}
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while time.monotonic() < until or min(done.values()) == 0:
         time.sleep(dice.uniform(0.2, 1.0))
         which = dice.randrange(2)
         what = dice.choices(["kill", "freeze", "crash"], [6, 4, 1])[0]
@@ -163,7 +135,7 @@ def judge(server, left, done):
 
 def main():
     postroom, seconds = sys.argv[1], float(sys.argv[2])
-    server = Server()
+    server = Cluster("--fsync")
     stop = threading.Event()
     try:
         prepare(postroom, server)
