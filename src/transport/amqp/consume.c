@@ -4,8 +4,8 @@
  * Owns: the channel of a subscription.
  * Keeps: what cannot be held as a message goes to the dead queue, once, also when librabbitmq
  * cannot read it: then its tag is rejected before the connection is given up, so that it does not
- * come in a loop. A consumer that the broker cancelled, a channel that it closed, are made anew from
- * the connection upward.
+ * come in a loop. A consumer that the broker cancelled, a channel that it closed, are made anew
+ * from the connection upward.
  * Must not know: callers.
  */
 #include "transport/amqp/consume.h"
