@@ -156,6 +156,10 @@ typedef struct pr__unit_ops {
                             const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
                             pr_error *err);
     pr_status (*inbox_unmark)(pr_unit *unit, const pr__inbox_key *key, pr_error *err);
+    /* Read only: DONE, CONFLICT, or NEW when none stands. */
+    pr_status (*inbox_look)(pr_unit *unit, const pr__inbox_key *key,
+                            const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                            pr_error *err);
     pr_status (*inbox_find)(pr_unit *unit, const pr__inbox_key *key,
                             const uint8_t hash[PR_CONTENT_HASH_SIZE], bool *ret_found,
                             pr__inbox_row *ret_row, pr_error *err);

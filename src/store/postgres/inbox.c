@@ -86,18 +86,30 @@ static bool same_hash(const PGresult *result, int column, const uint8_t hash[PR_
            memcmp(PQgetvalue(result, 0, column), hash, PR_CONTENT_HASH_SIZE) == 0;
 }
 
-static pr_status compare_mark(pr__pg_conn *conn, const pr__inbox_key *key,
-                              const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
-                              pr_error *err)
+/* NEW when none stands. */
+static pr_status look_mark(pr__pg_conn *conn, const pr__inbox_key *key,
+                           const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                           pr_error *err)
 {
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(conn, SQL_MARK_HASH, &result, err, "ttt", tenant_of(key), key->consumer,
                      key->message_id));
-    if (PQntuples(result) == 0) /* swept, or taken back, between two statements */
+    if (PQntuples(result) == 0)
+        *ret_mark = PR__MARK_NEW;
+    else
+        *ret_mark = same_hash(result, 0, hash) ? PR__MARK_DONE : PR__MARK_CONFLICT;
+    return PR_OK;
+}
+
+static pr_status compare_mark(pr__pg_conn *conn, const pr__inbox_key *key,
+                              const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                              pr_error *err)
+{
+    TRY(look_mark(conn, key, hash, ret_mark, err));
+    if (*ret_mark == PR__MARK_NEW) /* swept, or taken back, between two statements */
         return pr__fail_retry(err, PR_E_BUSY, PR_RETRY_SAME, ORIGIN,
                               "the mark of message \"%s\" was refused, but does not stand any more",
                               key->message_id);
-    *ret_mark = same_hash(result, 0, hash) ? PR__MARK_DONE : PR__MARK_CONFLICT;
     return PR_OK;
 }
 
@@ -118,6 +130,15 @@ pr_status pr__pg_inbox_mark(pr_unit *unit, const pr__inbox_key *key,
     if (status == PR_E_BUSY)
         unit->rollback_only = true;
     return pr__pg_unit_status(unit, status);
+}
+
+pr_status pr__pg_inbox_look(pr_unit *unit, const pr__inbox_key *key,
+                            const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                            pr_error *err)
+{
+    pr__pg_conn *conn = NULL;
+    TRY(live(unit, key, &conn, err));
+    return pr__pg_unit_status(unit, look_mark(conn, key, hash, ret_mark, err));
 }
 
 pr_status pr__pg_inbox_unmark(pr_unit *unit, const pr__inbox_key *key, pr_error *err)

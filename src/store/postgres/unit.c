@@ -208,6 +208,7 @@ static const pr__unit_ops OPS = {
     .rollback = unit_rollback,
     .free = unit_free,
     .inbox_mark = pr__pg_inbox_mark,
+    .inbox_look = pr__pg_inbox_look,
     .inbox_unmark = pr__pg_inbox_unmark,
     .inbox_find = pr__pg_inbox_find,
     .inbox_blocked = pr__pg_inbox_blocked,

@@ -86,23 +86,36 @@ static const char *tenant_of(const pr__inbox_key *key)
     return key->tenant ? key->tenant : "";
 }
 
-static pr_status compare_mark(pr__sqlite_conn *conn, const pr__inbox_key *key,
-                              const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
-                              pr_error *err)
+/* NEW when none stands. */
+static pr_status look_mark(pr__sqlite_conn *conn, const pr__inbox_key *key,
+                           const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                           pr_error *err)
 {
     AUTO_STMT stmt = NULL;
     bool row = false;
     TRY(pr__sqlite_query(conn, sql_mark_hash, &stmt, err, "ttt", tenant_of(key), key->consumer,
                          key->message_id));
     TRY(pr__sqlite_step(conn, stmt, &row, err));
-    if (!row)
-        return pr__fail(err, PR_E_BACKEND, ORIGIN,
-                        "the mark of message \"%s\" was refused, but does not stand",
-                        key->message_id);
+    if (!row) {
+        *ret_mark = PR__MARK_NEW;
+        return PR_OK;
+    }
     const void *stored = sqlite3_column_blob(stmt, 0);
     bool same = stored && sqlite3_column_bytes(stmt, 0) == PR_CONTENT_HASH_SIZE &&
                 memcmp(stored, hash, PR_CONTENT_HASH_SIZE) == 0;
     *ret_mark = same ? PR__MARK_DONE : PR__MARK_CONFLICT;
+    return PR_OK;
+}
+
+static pr_status compare_mark(pr__sqlite_conn *conn, const pr__inbox_key *key,
+                              const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                              pr_error *err)
+{
+    TRY(look_mark(conn, key, hash, ret_mark, err));
+    if (*ret_mark == PR__MARK_NEW)
+        return pr__fail(err, PR_E_BACKEND, ORIGIN,
+                        "the mark of message \"%s\" was refused, but does not stand",
+                        key->message_id);
     return PR_OK;
 }
 
@@ -121,6 +134,15 @@ pr_status pr__sqlite_inbox_mark(pr_unit *unit, const pr__inbox_key *key,
     else if (status == PR_OK)
         status = compare_mark(conn, key, hash, ret_mark, err);
     return pr__sqlite_unit_status(unit, status);
+}
+
+pr_status pr__sqlite_inbox_look(pr_unit *unit, const pr__inbox_key *key,
+                                const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                                pr_error *err)
+{
+    pr__sqlite_conn *conn = NULL;
+    TRY(live(unit, key, &conn, err));
+    return pr__sqlite_unit_status(unit, look_mark(conn, key, hash, ret_mark, err));
 }
 
 pr_status pr__sqlite_inbox_unmark(pr_unit *unit, const pr__inbox_key *key, pr_error *err)

@@ -9,6 +9,9 @@
 pr_status pr__sqlite_inbox_mark(pr_unit *unit, const pr__inbox_key *key,
                                 const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
                                 pr_error *err);
+pr_status pr__sqlite_inbox_look(pr_unit *unit, const pr__inbox_key *key,
+                                const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
+                                pr_error *err);
 pr_status pr__sqlite_inbox_unmark(pr_unit *unit, const pr__inbox_key *key, pr_error *err);
 pr_status pr__sqlite_inbox_find(pr_unit *unit, const pr__inbox_key *key,
                                 const uint8_t hash[PR_CONTENT_HASH_SIZE], bool *ret_found,

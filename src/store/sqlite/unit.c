@@ -306,6 +306,7 @@ static const pr__unit_ops OPS = {
     .rollback = unit_rollback,
     .free = unit_free,
     .inbox_mark = pr__sqlite_inbox_mark,
+    .inbox_look = pr__sqlite_inbox_look,
     .inbox_unmark = pr__sqlite_inbox_unmark,
     .inbox_find = pr__sqlite_inbox_find,
     .inbox_blocked = pr__sqlite_inbox_blocked,
