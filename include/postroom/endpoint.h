@@ -2,7 +2,7 @@
  * An endpoint: receives from a subscription and runs a handler for each message in a unit of work
  * with the inbox's mark, so that the effect happens once.
  *
- * One endpoint belongs to one thread; several of one id, in any process, compete for its messages.
+ * Endpoints of one id, in any process, compete for its messages.
  */
 #ifndef POSTROOM_ENDPOINT_H
 #define POSTROOM_ENDPOINT_H
@@ -12,21 +12,25 @@
 #include <stdint.h>
 
 #include <postroom/contract.h>
+#include <postroom/middleware.h>
 #include <postroom/relay.h>
 #include <postroom/transport.h>
 #include <postroom/unit.h>
 
 typedef struct pr_endpoint pr_endpoint;
-typedef struct pr_scope pr_scope;
 
-typedef enum pr_handled {
-    PR_HANDLED_OK = 1,
-    PR_HANDLED_RETRY,    /* roll back, park as failed, charge an attempt, try again later */
-    PR_HANDLED_PERMANENT /* roll back, park as dead */
-} pr_handled;
-
-/* Runs on the endpoint's thread inside the unit; must neither commit nor roll it back. */
+/* Runs inside the unit, which it must neither commit nor roll back. */
 typedef pr_handled (*pr_handler)(void *user, pr_scope *scope);
+
+typedef enum pr_inbox_mode {
+    /* The mark is the first statement of the handler's transaction: for handlers that are short
+       and whose effects are in the database. */
+    PR_INBOX_TRANSACTIONAL = 0,
+    /* A row with a token and a lease stands for the message while the handler works outside any
+       transaction: for slow handlers and calls of other services. Its unit begins when the handler
+       asks for it (pr_scope_unit), and commits only if the lease was kept. */
+    PR_INBOX_LEASED
+} pr_inbox_mode;
 
 typedef struct pr_endpoint_options {
     uint32_t size;
@@ -50,6 +54,12 @@ typedef struct pr_endpoint_options {
     const pr_clock *clock;       /* borrowed; NULL = the system's */
     const pr_random *random;     /* borrowed; NULL = the system's */
     const pr_observer *observer; /* borrowed; may be NULL */
+    /* NULL = unit, inbox. The list is copied; what its entries point to is borrowed */
+    const pr_middleware *middleware;
+    size_t middleware_count;
+    int64_t processing_timeout_ms; /* then pr_scope_cancelled is true; 0 = never */
+    pr_inbox_mode inbox;
+    uint32_t concurrency; /* handlers at once in pr_endpoint_run; 0 = 4; <= prefetch */
 } pr_endpoint_options;
 
 /* clang-format off */
@@ -62,6 +72,7 @@ typedef struct pr_endpoint_snapshot {
     bool paused;             /* the database could not take what failed; resumes by itself */
     char paused_reason[256]; /* "" when not paused */
     uint64_t received, handled, duplicate, failed, dead, held, busy, requeued, conflict, fenced;
+    uint64_t deferred, cancelled; /* put off by the handler; told to give up */
 } pr_endpoint_snapshot;
 
 PR_BEGIN_DECLS
@@ -142,14 +153,36 @@ PR_API const pr_message *pr_scope_message(const pr_scope *scope);
 PR_API const void *pr_scope_object(const pr_scope *scope);
 
 /**
- * The unit of work in which the handler runs: enqueue follow-ups here, with pr_unit_enqueue. They
- * inherit correlation, causation and trace context of the message. The adapter gives its
- * connection.
+ * The unit of work in which the handler runs: for follow-ups (pr_scope_publish and its sisters) and
+ * for the connection, which the adapter gives. Messages of the unit inherit correlation, causation
+ * and trace context of the one in hand.
  *
+ * With the leased inbox the first call begins it: do the slow part before, write after.
+ *
+ * Shape   NULL: there is none; pr_scope_unit_get tells why, and so does the parked message.
  * Owner   scope's; valid until the handler returns.
  * Since   0.1
  */
 PR_API pr_unit *pr_scope_unit(pr_scope *scope);
+
+/**
+ * As pr_scope_unit, and why there is none.
+ *
+ * Owner   *ret_unit is the scope's; valid until the handler returns.
+ * Errors  STATE: the endpoint has no work unit among its middleware. FENCED: the lease was lost.
+ *         BUSY, BACKEND: it could not be begun; return RETRY, nothing is charged.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_scope_unit_get(pr_scope *scope, pr_unit **ret_unit,
+                                                 pr_error *err);
+
+/**
+ * The id of the endpoint that handles the message.
+ *
+ * Owner   scope's; valid until the handler returns.
+ * Since   0.1
+ */
+PR_API const char *pr_scope_endpoint(const pr_scope *scope);
 
 /**
  * How often the message was tried before, without this attempt.
@@ -167,6 +200,85 @@ PR_API uint32_t pr_scope_attempts(const pr_scope *scope);
  * Since   0.1
  */
 PR_API void pr_scope_fail(pr_scope *scope, const char *reason, int64_t retry_delay_ms);
+
+/**
+ * The reason that was given, or "".
+ *
+ * Owner   scope's; valid until the handler returns.
+ * Since   0.1
+ */
+PR_API const char *pr_scope_reason(const pr_scope *scope);
+
+/**
+ * Put the message off: the handler gets it again after a while, and no attempt is charged. Later
+ * messages of its key wait behind it.
+ *
+ * Shape   returns PR_HANDLED_DEFER, for `return pr_scope_defer(scope, 60000);`.
+ * Units   delay_ms: milliseconds, >= 0; a century at most.
+ * Since   0.1
+ */
+PR_API pr_handled pr_scope_defer(pr_scope *scope, int64_t delay_ms);
+
+/**
+ * Is it time to give up? True after processing_timeout_ms, when the lease was lost, and when the
+ * endpoint was stopped and its grace is over. A slow handler asks now and then, and returns RETRY.
+ *
+ * Thread  any, until the handler returns.
+ * Since   0.1
+ */
+PR_API bool pr_scope_cancelled(const pr_scope *scope);
+
+/**
+ * Publish a message to the topic of its type, in the unit: it exists exactly when the unit commits.
+ *
+ * Owner   message is borrowed and copied; *ret_enqueued (may be NULL) is the caller's memory.
+ * Errors  INVALID: the message has a destination (use pr_scope_send). As pr_scope_unit_get, and as
+ *         pr_unit_enqueue.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_scope_publish(pr_scope *scope, const pr_message *message,
+                                                pr_enqueued *ret_enqueued, pr_error *err);
+
+/**
+ * Send a message to one receiver, in the unit.
+ *
+ * Shape   to: an address, or the id of an endpoint, which is then sought on the transport that the
+ *         message in hand came by.
+ * Owner   as pr_scope_publish.
+ * Errors  as pr_scope_publish. CONTENT: `to` is no address.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_scope_send(pr_scope *scope, const char *to,
+                                             const pr_message *message, pr_enqueued *ret_enqueued,
+                                             pr_error *err);
+
+/**
+ * Answer the request in hand, in the unit. Several answers may be given. An answer expires with
+ * its request, unless it says otherwise.
+ *
+ * Owner   as pr_scope_publish.
+ * Errors  as pr_scope_send. NOT_FOUND: the message in hand asks for no answer.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_scope_reply(pr_scope *scope, const pr_message *message,
+                                              pr_enqueued *ret_enqueued, pr_error *err);
+
+/**
+ * Publish, or send where the message has a destination, after a while.
+ *
+ * Units   delay_ms: milliseconds by the database's clock, >= 0.
+ * Owner   as pr_scope_publish.
+ * Errors  as pr_scope_send. INVALID: delay_ms, or deliver_at_us is set.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_scope_delay(pr_scope *scope, const pr_message *message,
+                                              int64_t delay_ms, pr_enqueued *ret_enqueued,
+                                              pr_error *err);
+
+/**
+ * The header of a request that says where its answers go: an address.
+ */
+#define PR_HEADER_NAME_REPLY_TO "postroom-reply-to"
 
 PR_END_DECLS
 

@@ -38,7 +38,8 @@
     X(HANDLER_DEAD, "messaging.inbox.dead")                                                        \
     X(HANDLER_HELD, "messaging.inbox.held")                                                        \
     X(REQUEUED, "messaging.inbox.requeued")                                                        \
-    X(ENDPOINT_STATE, "messaging.endpoint.state")
+    X(ENDPOINT_STATE, "messaging.endpoint.state")                                                  \
+    X(HANDLER_DEFERRED, "messaging.inbox.deferred")
 
 typedef enum pr_observation_kind {
 #define PR_OBSERVATION_ENUM(name, text) PR_OBSERVE_##name,

@@ -15,6 +15,7 @@
 #include <postroom/headers.h>
 #include <postroom/limits.h>
 #include <postroom/message.h>
+#include <postroom/middleware.h>
 #include <postroom/observer.h>
 #include <postroom/operations.h>
 #include <postroom/random.h>

@@ -6,7 +6,7 @@
  * Keeps: parse and print are a round trip in both directions, byte for byte.
  * Must not know: which transports and endpoints exist.
  */
-#include <postroom/address.h>
+#include "core/address.h"
 
 #include <string.h>
 
@@ -209,4 +209,16 @@ pr_status pr_address_print(const pr_address *address, char *out, size_t out_size
                         out_size, size + 1);
     memcpy(out, text, size + 1);
     return PR_OK;
+}
+
+pr_status pr__address_of_endpoint(const char *transport, const char *endpoint, char *out,
+                                  size_t out_size, pr_error *err)
+{
+    pr_address address = {.size = (uint32_t)sizeof address, .kind = PR_ADDRESS_IN};
+    if (strlen(endpoint) >= sizeof address.endpoint)
+        return pr__fail(err, PR_E_LIMIT, ORIGIN, "the endpoint id has %zu bytes, at most %zu",
+                        strlen(endpoint), sizeof address.endpoint - 1);
+    pr__format(address.transport, sizeof address.transport, "%s", transport);
+    pr__format(address.endpoint, sizeof address.endpoint, "%s", endpoint);
+    return pr_address_print(&address, out, out_size, err);
 }

@@ -1,6 +1,7 @@
 /*
- * An endpoint's inside, shared by its files: endpoint.c (life), endpoint_loop.c (what comes next),
- * endpoint_retry.c (parked rows), endpoint_work.c (one message through the inbox and the handler).
+ * An endpoint's inside, shared by its files: endpoint.c (life), endpoint_options.c, endpoint_loop.c
+ * (what comes next), endpoint_retry.c (parked rows), endpoint_work.c (what becomes of one message),
+ * endpoint_chain.c (one message through the unit, the inbox and the handler).
  */
 #ifndef PR_CORE_ENDPOINT_H
 #define PR_CORE_ENDPOINT_H
@@ -8,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <postroom/endpoint.h>
@@ -15,10 +17,13 @@
 #include "core/backoff.h"
 #include "core/dedup.h"
 #include "core/inbox.h"
+#include "core/lease.h"
+#include "core/middleware.h"
 #include "port/batch.h"
 #include "port/store.h"
 
 #define PR_ENDPOINT_PREFETCH_MAX 4096
+#define PR_ENDPOINT_WORKERS_MAX  256
 
 /* One message in hand: a delivery of the transport, or a parked row claimed for a retry. */
 typedef struct pr__work {
@@ -26,6 +31,7 @@ typedef struct pr__work {
     const pr__item *item; /* of a retry, in the endpoint's batch; NULL for a delivery */
     pr_message message;   /* as the handler and the inbox see it; id is the key's */
     pr__inbox_work inbox; /* points into this struct */
+    pr_store *store;      /* of the thread that tries it */
     char id[PR_DEDUP_ID_SIZE];
     char token[PR_UUID_TEXT_SIZE];
     bool refused; /* it can never be handled: refusal says why */
@@ -33,6 +39,11 @@ typedef struct pr__work {
     int64_t busy_since_us; /* monotonic; 0 = not busy */
     int64_t ready_at_us;   /* monotonic; not before */
 } pr__work;
+
+static inline pr__work *pr__work_of(pr__inbox_work *inbox)
+{
+    return (pr__work *)(void *)((char *)inbox - offsetof(pr__work, inbox));
+}
 
 /* What became of a try. */
 typedef enum pr__verdict {
@@ -50,6 +61,8 @@ struct pr_endpoint {
     pr_endpoint_options opt;       /* defaults filled in; texts are ours */
     pr__arena *arena;
     pr__backoff backoff;
+    pr__chain chain;
+    pr__renewer *renewer; /* of the leased inbox; else NULL */
     char owner[128];
 
     pr__work **works; /* deliveries in hand, in order of arrival */
@@ -58,10 +71,10 @@ struct pr_endpoint {
     uint32_t retry_next;    /* of its items, after the one in retry */
     pr__work *retry;        /* the one whose turn it is, or NULL */
     uint32_t retries_in_row;
-    int64_t retry_kept_us;   /* the batch's leases were begun or renewed last */
-    bool retry_turn;         /* a due retry goes before the next delivery */
-    int64_t retry_look_us;   /* when to look for due rows again */
-    int64_t subscribe_at_us; /* not before; after a failure */
+    int64_t retry_kept_us;         /* the batch's leases were begun or renewed last */
+    bool retry_turn;               /* a due retry goes before the next delivery */
+    _Atomic int64_t retry_look_us; /* when to look for due rows again */
+    int64_t subscribe_at_us;       /* not before; after a failure */
     uint32_t subscribe_failures;
     int64_t kept_at_us;     /* deliveries were kept alive last */
     int64_t maintain_at_us; /* the store's housekeeping: not before */
@@ -70,7 +83,9 @@ struct pr_endpoint {
 
     atomic_bool stopping;
     atomic_bool running;
-    pthread_mutex_t mutex; /* guards snapshot */
+    atomic_bool cancelling; /* stopped, and the grace is over: handlers are to give up */
+    atomic_bool entered;    /* somebody is inside of step or run */
+    pthread_mutex_t mutex;  /* guards snapshot */
     pr_endpoint_snapshot snapshot;
 };
 
@@ -85,6 +100,15 @@ int64_t pr__endpoint_now_us(const pr_endpoint *endpoint);
     } while (0)
 void pr__endpoint_observe(const pr_endpoint *endpoint, pr_observation_kind kind,
                           const pr__work *work, pr_status status, const char *text);
+
+/* A fresh lock token. */
+void pr__endpoint_token(const pr_endpoint *endpoint, char out[PR_UUID_TEXT_SIZE]);
+
+/* ---- endpoint_options.c ---- */
+
+pr_status pr__endpoint_options_check(const pr_endpoint_options *opt, pr_error *err);
+/* Defaults filled in, texts copied. False: out of memory. */
+bool pr__endpoint_options_keep(pr_endpoint *endpoint, const pr_endpoint_options *given);
 
 /* ---- endpoint_loop.c ---- */
 
@@ -111,8 +135,9 @@ pr_status pr__work_from_row(const pr_endpoint *endpoint, const pr__item *item, p
                             pr_error *err);
 void *pr__work_free(pr__work *work);
 
-/* Try it once. The verdict is set whatever the status; the status tells what failed. */
-pr_status pr__work_try(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
-                       pr_error *err);
+/* Try it once, with the store of the thread that calls. The verdict is set whatever the status; the
+   status tells what failed. */
+pr_status pr__work_try(pr_endpoint *endpoint, pr_store *store, pr__work *work,
+                       pr__verdict *ret_verdict, pr_error *err);
 
 #endif

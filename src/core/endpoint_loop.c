@@ -203,7 +203,7 @@ static pr_status try_one(pr_endpoint *endpoint, bool retry, uint32_t index, pr_e
     pr__verdict verdict = PR__WORK_TROUBLE;
     pr_error local = PR_ERROR_INIT;
     pr__work *work = retry ? endpoint->retry : endpoint->works[index];
-    pr_status status = pr__work_try(endpoint, work, &verdict, &local);
+    pr_status status = pr__work_try(endpoint, endpoint->store, work, &verdict, &local);
     pr_status settled = retry ? pr__endpoint_after_retry(endpoint, verdict, &local)
                               : after_delivery(endpoint, index, verdict, &local);
     endpoint->retries_in_row = retry ? endpoint->retries_in_row + 1 : 0;
@@ -416,10 +416,8 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
     return step_idle(endpoint, now_us, ret_wait_ms, err);
 }
 
-pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
+static pr_status step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
 {
-    if (!endpoint || !ret_wait_ms)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "endpoint or ret_wait_ms is NULL");
     *ret_wait_ms = 0;
     if (atomic_load(&endpoint->stopping)) {
         unsubscribe(endpoint);
@@ -442,6 +440,28 @@ pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
     return step_work(endpoint, ret_wait_ms, err);
 }
 
+/* One thread is inside at a time, and a handler is inside already. */
+static pr_status enter(pr_endpoint *endpoint, const char *call, pr_error *err)
+{
+    bool expected = false;
+    if (atomic_compare_exchange_strong(&endpoint->entered, &expected, true))
+        return PR_OK;
+    return pr__fail(err, PR_E_STATE, ORIGIN,
+                    "the endpoint runs already: %s was called from its own handler, or from a "
+                    "second thread",
+                    call);
+}
+
+pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
+{
+    if (!endpoint || !ret_wait_ms)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "endpoint or ret_wait_ms is NULL");
+    TRY(enter(endpoint, "pr_endpoint_step", err));
+    pr_status status = step(endpoint, ret_wait_ms, err);
+    atomic_store(&endpoint->entered, false);
+    return status;
+}
+
 static void wait_for(pr_endpoint *endpoint, int64_t wait_ms)
 {
     while (wait_ms > 0 && !atomic_load(&endpoint->stopping)) {
@@ -455,19 +475,19 @@ pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *err)
 {
     if (!endpoint)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the endpoint is NULL");
-    bool expected = false;
-    if (!atomic_compare_exchange_strong(&endpoint->running, &expected, true))
-        return pr__fail(err, PR_E_STATE, ORIGIN, "the endpoint runs already");
+    TRY(enter(endpoint, "pr_endpoint_run", err));
+    atomic_store(&endpoint->running, true);
     pr__endpoint_observe(endpoint, PR_OBSERVE_ENDPOINT_STATE, NULL, PR_OK, "running");
     while (!atomic_load(&endpoint->stopping)) {
         int64_t wait_ms = 0;
-        pr_status status = pr_endpoint_step(endpoint, &wait_ms, NULL);
+        pr_status status = step(endpoint, &wait_ms, NULL);
         (void)status; /* the observer was told; an endpoint goes on */
         wait_for(endpoint, wait_ms);
     }
     unsubscribe(endpoint);
     atomic_store(&endpoint->stopping, false); /* it may be run again */
     atomic_store(&endpoint->running, false);
+    atomic_store(&endpoint->entered, false);
     pr__endpoint_observe(endpoint, PR_OBSERVE_ENDPOINT_STATE, NULL, PR_OK, "stopped");
     return PR_OK;
 }

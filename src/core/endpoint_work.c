@@ -1,5 +1,5 @@
 /*
- * One message through the inbox and its handler.
+ * What becomes of one message: of its handling, of its failure.
  *
  * Keeps: a message is for the transport done (ACK) only after its mark or a durable copy was
  * committed; what is busy, or met a failing database, is given back uncharged; a failing handler
@@ -21,14 +21,13 @@
 #define BUSY_STEP_MS 25 /* between two looks at what is busy */
 
 DEFINE_AUTO(pr_unit, pr_unit_free);
-DEFINE_AUTO(pr_decoded, pr_decoded_free);
-DEFINE_AUTO(pr_scope, pr__free);
+DEFINE_AUTO(pr_scope, pr__scope_free);
 DEFINE_AUTO(pr__work, pr__work_free);
 
 /* How a try failed, and what that means for the message. */
 typedef struct work_failure {
     bool permanent;
-    bool out_of_memory; /* nobody's fault: nothing is charged */
+    bool uncharged; /* put off, not failed */
     bool delay_set;
     int64_t delay_ms;
     char reason[PR_REASON_SIZE];
@@ -173,7 +172,7 @@ static pr_status conflict(pr_endpoint *endpoint, pr__work *work, pr__verdict *re
                           pr_error *err)
 {
     pr_error local = PR_ERROR_INIT;
-    pr_status status = pr__inbox_park_conflict(endpoint->store, &work->inbox, &local);
+    pr_status status = pr__inbox_park_conflict(work->store, &work->inbox, &local);
     if (status != PR_OK)
         return trouble(endpoint, work, &local, ret_verdict, err);
     PR_ENDPOINT_COUNT(endpoint, conflict);
@@ -222,8 +221,9 @@ static uint32_t random32(const pr_endpoint *endpoint)
 static pr__inbox_park park_after(const pr_endpoint *endpoint, const pr__work *work,
                                  const work_failure *failure)
 {
-    uint32_t attempts = work->inbox.attempts + 1;
-    bool dead = failure->permanent || pr__backoff_exhausted(attempts, endpoint->opt.retry_max);
+    uint32_t attempts = work->inbox.attempts + (failure->uncharged ? 0 : 1);
+    bool exhausted = pr__backoff_exhausted(attempts, endpoint->opt.retry_max);
+    bool dead = !failure->uncharged && (failure->permanent || exhausted);
     int64_t delay_ms = failure->delay_set
                            ? failure->delay_ms
                            : pr__backoff_ms(&endpoint->backoff, attempts, random32(endpoint));
@@ -240,11 +240,16 @@ static void tell_parked(pr_endpoint *endpoint, const pr__work *work, const pr__i
         pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_DEAD, work, PR_OK, park->error);
         return;
     }
-    PR_ENDPOINT_COUNT(endpoint, failed);
-    pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, PR_OK, park->error);
+    if (park->attempts > work->inbox.attempts) {
+        PR_ENDPOINT_COUNT(endpoint, failed);
+        pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, PR_OK, park->error);
+    } else {
+        PR_ENDPOINT_COUNT(endpoint, deferred);
+        pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_DEFERRED, work, PR_OK, park->error);
+    }
     int64_t due_us = pr__endpoint_now_us(endpoint) + park->retry_delay_ms * 1000;
-    if (due_us < endpoint->retry_look_us)
-        endpoint->retry_look_us = due_us;
+    if (due_us < atomic_load(&endpoint->retry_look_us)) /* at worst a look comes a little later */
+        atomic_store(&endpoint->retry_look_us, due_us);
 }
 
 /* The message could not be parked either: the first failure is the one to tell, then that. */
@@ -272,7 +277,7 @@ static pr_status fail_work(pr_endpoint *endpoint, pr__work *work, const work_fai
     pr__inbox_park park = park_after(endpoint, work, failure);
     pr__inbox_entry entry;
     pr_error local = PR_ERROR_INIT;
-    pr_status status = pr__inbox_park_work(endpoint->store, &work->inbox, &park, &entry, &local);
+    pr_status status = pr__inbox_park_work(work->store, &work->inbox, &park, &entry, &local);
     if (status != PR_OK)
         return not_parked(endpoint, work, failure, &local, ret_verdict, err);
     if (entry != PR__INBOX_PARKED) {
@@ -292,92 +297,9 @@ static void set_reason(work_failure *failure, const char *reason)
 
 /* ---- running ---- */
 
-/* Decode by contract. False: *failure says why; a permanent one unless memory ran out. */
-static bool decode(const pr_endpoint *endpoint, const pr__work *work, pr_decoded **ret_decoded,
-                   work_failure *failure)
+static pr_status handled(pr_endpoint *endpoint, const pr__work *work, int64_t began_us,
+                         pr__verdict *ret_verdict)
 {
-    if (!endpoint->opt.contracts)
-        return true;
-    const pr_message *message = &work->message;
-    failure->permanent = true;
-    pr_error local = PR_ERROR_INIT;
-    pr_status status = pr_contracts_decode(endpoint->opt.contracts, message, ret_decoded, &local);
-    if (status == PR_OK)
-        return true;
-    failure->out_of_memory = status == PR_E_NOMEM;
-    set_reason(failure, local.message);
-    return false;
-}
-
-/* The handler's word, and what it did not say. False: *failure is filled. */
-static bool run_handler(pr_endpoint *endpoint, pr__work *work, pr_unit *unit,
-                        const pr_decoded *decoded, work_failure *failure)
-{
-    AUTO(pr_scope) scope = pr__alloc(sizeof *scope);
-    pr_error local = PR_ERROR_INIT;
-    if (!scope) {
-        failure->out_of_memory = true;
-        return false;
-    }
-    scope->message = &work->message;
-    scope->object = decoded ? pr_decoded_object(decoded) : NULL;
-    scope->unit = unit;
-    scope->attempts = work->inbox.attempts;
-    if (pr__scope_inherit(scope, endpoint->opt.id, &local) != PR_OK ||
-        pr__unit_guard(unit, &local) != PR_OK) {
-        failure->out_of_memory = local.status == PR_E_NOMEM;
-        set_reason(failure, local.message);
-        return false;
-    }
-    PR_FAULT("endpoint.before_handler");
-    pr_handled handled = endpoint->opt.handler(endpoint->opt.user, scope);
-    PR_FAULT("endpoint.after_handler");
-    pr__unit_unguard(unit);
-    if (handled == PR_HANDLED_OK)
-        return true;
-    failure->permanent = handled == PR_HANDLED_PERMANENT;
-    failure->delay_set = scope->delay_set;
-    failure->delay_ms = scope->retry_delay_ms;
-    if (scope->reason[0] != '\0')
-        memcpy(failure->reason, scope->reason, sizeof failure->reason);
-    else if (handled == PR_HANDLED_RETRY || handled == PR_HANDLED_PERMANENT)
-        set_reason(failure, "the handler failed and did not say why");
-    else
-        pr__format(failure->reason, sizeof failure->reason,
-                   "the handler answered %d, which is no pr_handled", (int)handled);
-    return false;
-}
-
-/* The commit failed. Not committed: the message failed, unless the database only wants it again.
-   */
-static bool commit_failed_for_good(const pr_error *local, pr_outcome outcome)
-{
-    if (outcome != PR_OUTCOME_NOT_COMMITTED || local->status == PR_E_BUSY)
-        return false;
-    return local->retry == PR_RETRY_NEVER;
-}
-
-static pr_status finish(pr_endpoint *endpoint, pr__work *work, pr_unit **unit, int64_t began_us,
-                        pr__verdict *ret_verdict, pr_error *err)
-{
-    pr__inbox_entry entry;
-    pr_outcome outcome;
-    pr_error local = PR_ERROR_INIT;
-    pr_status status = pr__inbox_complete(*unit, &work->inbox, &entry, &outcome, &local);
-    *unit = pr_unit_free(*unit); /* rolled back unless it was committed */
-    if (status != PR_OK && commit_failed_for_good(&local, outcome)) {
-        work_failure failure = {.permanent = false};
-        set_reason(&failure, local.message);
-        return fail_work(endpoint, work, &failure, ret_verdict, err);
-    }
-    if (status != PR_OK && local.retry == PR_RETRY_SAME) {
-        *ret_verdict = busy(endpoint, work, &local);
-        return PR_OK;
-    }
-    if (status != PR_OK)
-        return trouble(endpoint, work, &local, ret_verdict, err);
-    if (entry != PR__INBOX_HANDLED)
-        return follow(endpoint, work, entry, ret_verdict, err);
     PR_ENDPOINT_COUNT(endpoint, handled);
     pr_observation observation = {.size = (uint32_t)sizeof observation,
                                   .kind = PR_OBSERVE_HANDLED,
@@ -391,28 +313,120 @@ static pr_status finish(pr_endpoint *endpoint, pr__work *work, pr_unit **unit, i
     return PR_OK;
 }
 
-static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict, pr_error *err)
+/* A middleware answered OK without the rest: nothing is to be done for this message, ever. */
+static pr_status mark_only(pr_endpoint *endpoint, pr__work *work, int64_t began_us,
+                           pr__verdict *ret_verdict, pr_error *err)
 {
-    int64_t began_us = pr__endpoint_now_us(endpoint);
     AUTO(pr_unit) unit = NULL;
     pr__inbox_entry entry;
+    pr_outcome outcome;
     pr_error local = PR_ERROR_INIT;
-    if (pr__inbox_enter(endpoint->store, &work->inbox, &unit, &entry, &local) != PR_OK)
+    if (pr__inbox_enter(work->store, &work->inbox, &unit, &entry, &local) != PR_OK)
         return trouble(endpoint, work, &local, ret_verdict, err);
     if (entry != PR__INBOX_RUN)
         return follow(endpoint, work, entry, ret_verdict, err);
-    work_failure failure = {.permanent = false};
-    AUTO(pr_decoded) decoded = NULL;
-    if (!decode(endpoint, work, &decoded, &failure) ||
-        !run_handler(endpoint, work, unit, decoded, &failure)) {
-        unit = pr_unit_free(unit);
-        if (failure.out_of_memory) {
-            *ret_verdict = PR__WORK_TROUBLE;
-            return pr__fail_nomem(err, ORIGIN);
-        }
-        return fail_work(endpoint, work, &failure, ret_verdict, err);
+    if (pr__inbox_complete(unit, &work->inbox, &entry, &outcome, &local) != PR_OK)
+        return trouble(endpoint, work, &local, ret_verdict, err);
+    if (entry != PR__INBOX_HANDLED)
+        return follow(endpoint, work, entry, ret_verdict, err);
+    return handled(endpoint, work, began_us, ret_verdict);
+}
+
+/* It was told to give up, because the endpoint stops: nobody's fault. What was delivered goes back
+   to the transport; what has a row goes back into it. */
+static pr_status gave_up(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
+                         pr_error *err)
+{
+    if (work->token[0] == '\0' || work->item) {
+        *ret_verdict = PR__WORK_GIVE_BACK;
+        return PR_OK;
     }
-    return finish(endpoint, work, &unit, began_us, ret_verdict, err);
+    work_failure failure = {.uncharged = true, .delay_set = true};
+    set_reason(&failure, "the endpoint was stopped while it was handled");
+    return fail_work(endpoint, work, &failure, ret_verdict, err);
+}
+
+/* Not handled, by the word of the handler or of a middleware. */
+static pr_status not_handled(pr_endpoint *endpoint, pr__work *work, const pr_scope *scope,
+                             pr_handled answer, pr__verdict *ret_verdict, pr_error *err)
+{
+    bool told = atomic_load(&scope->cancelled_told);
+    if (told)
+        PR_ENDPOINT_COUNT(endpoint, cancelled);
+    if (told && answer == PR_HANDLED_RETRY && atomic_load(&endpoint->cancelling))
+        return gave_up(endpoint, work, ret_verdict, err);
+    work_failure failure = {.permanent = answer == PR_HANDLED_PERMANENT,
+                            .uncharged = answer == PR_HANDLED_DEFER,
+                            .delay_set = scope->delay_set,
+                            .delay_ms = scope->retry_delay_ms};
+    if (answer < PR_HANDLED_OK || answer >= PR_HANDLED_STOPPED)
+        pr__format(failure.reason, sizeof failure.reason,
+                   "the handler answered %d, which is no pr_handled", (int)answer);
+    else if (scope->reason[0] != '\0')
+        memcpy(failure.reason, scope->reason, sizeof failure.reason);
+    else if (told && scope->deadline_us > 0)
+        pr__format(failure.reason, sizeof failure.reason,
+                   "the handler gave up: it took longer than processing_timeout_ms, %lld",
+                   (long long)endpoint->opt.processing_timeout_ms);
+    else
+        set_reason(&failure, "the handler failed and did not say why");
+    return fail_work(endpoint, work, &failure, ret_verdict, err);
+}
+
+/* The database, or memory, could not do it. The message is not charged. */
+static pr_status hindered(pr_endpoint *endpoint, pr__work *work, pr_scope *scope,
+                          pr__verdict *ret_verdict, pr_error *err)
+{
+    pr_error *why = &scope->trouble;
+    bool again = why->status == PR_E_BUSY || why->retry == PR_RETRY_SAME;
+    if (!again)
+        return trouble(endpoint, work, why, ret_verdict, err);
+    *ret_verdict = busy(endpoint, work, why);
+    /* a slow handler is not run again at once: its row has waited for the store already */
+    bool leased = endpoint->opt.inbox == PR_INBOX_LEASED && work->token[0] != '\0';
+    if (!leased)
+        return PR_OK;
+    if (work->item) {
+        *ret_verdict = PR__WORK_GIVE_BACK;
+        return PR_OK;
+    }
+    work_failure failure = {.uncharged = true};
+    set_reason(&failure, why->message);
+    return fail_work(endpoint, work, &failure, ret_verdict, err);
+}
+
+static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict, pr_error *err)
+{
+    AUTO(pr_scope) scope = pr__alloc(sizeof *scope);
+    *ret_verdict = PR__WORK_TROUBLE;
+    if (!scope)
+        return pr__fail_nomem(err, ORIGIN);
+    int64_t began_us = pr__endpoint_now_us(endpoint);
+    scope->endpoint = endpoint;
+    scope->store = work->store;
+    scope->inbox = &work->inbox;
+    scope->message = &work->message;
+    scope->attempts = work->inbox.attempts;
+    scope->trouble.size = (uint32_t)sizeof scope->trouble;
+    if (endpoint->opt.processing_timeout_ms > 0)
+        scope->deadline_us = began_us + endpoint->opt.processing_timeout_ms * 1000;
+    pr_next first = {.chain = &endpoint->chain};
+    pr_handled answer = pr_next_invoke(&first, scope);
+    if (scope->committed) {
+        if (answer != PR_HANDLED_OK)
+            pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, PR_E_STATE,
+                                 "a middleware outside of the work unit refused it after its "
+                                 "commit: it stays done");
+        return handled(endpoint, work, began_us, ret_verdict);
+    }
+    if (scope->trouble.status != PR_OK)
+        return hindered(endpoint, work, scope, ret_verdict, err);
+    if (scope->entry != 0)
+        return follow(endpoint, work, scope->entry, ret_verdict, err);
+    if (answer != PR_HANDLED_OK)
+        return not_handled(endpoint, work, scope, answer, ret_verdict, err);
+    return endpoint->chain.has_inbox ? mark_only(endpoint, work, began_us, ret_verdict, err)
+                                     : handled(endpoint, work, began_us, ret_verdict);
 }
 
 /* A message that was delivered before may have killed its process: from now on it is counted. */
@@ -420,31 +434,31 @@ static pr_status take_row(pr_endpoint *endpoint, pr__work *work, pr__inbox_entry
                           pr_error *err)
 {
     char token[PR_UUID_TEXT_SIZE];
-    uint8_t bytes[10];
-    endpoint->opt.random->fill(endpoint->opt.random->user, bytes, sizeof bytes);
-    pr__uuid7(endpoint->opt.clock->wall_us(endpoint->opt.clock->user), bytes, token);
+    pr__endpoint_token(endpoint, token);
     pr__inbox_park park = {.state = PR_STATE_PUBLISHING,
                            .attempts = work->inbox.attempts,
                            .token = token,
                            .owner = endpoint->opt.owner,
                            .lease_ms = endpoint->opt.lease_ms};
-    TRY(pr__inbox_park_work(endpoint->store, &work->inbox, &park, ret_entry, err));
+    TRY(pr__inbox_park_work(work->store, &work->inbox, &park, ret_entry, err));
     if (*ret_entry == PR__INBOX_PARKED)
         memcpy(work->token, token, sizeof token);
     return PR_OK;
 }
 
-pr_status pr__work_try(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict,
-                       pr_error *err)
+pr_status pr__work_try(pr_endpoint *endpoint, pr_store *store, pr__work *work,
+                       pr__verdict *ret_verdict, pr_error *err)
 {
     bool poison = work->item && work->item->poison;
+    work->store = store;
     if (work->refused || poison) {
         work_failure failure = {.permanent = work->refused};
         set_reason(&failure, work->refused ? work->refusal
                                            : "its process ended while it was in hand, three times");
         return fail_work(endpoint, work, &failure, ret_verdict, err);
     }
-    if (work->delivery.redelivered && work->token[0] == '\0') {
+    bool counted = endpoint->chain.has_inbox && endpoint->opt.inbox == PR_INBOX_TRANSACTIONAL;
+    if (counted && work->delivery.redelivered && work->token[0] == '\0') {
         pr__inbox_entry entry;
         pr_error local = PR_ERROR_INIT;
         if (take_row(endpoint, work, &entry, &local) != PR_OK)

@@ -1,5 +1,5 @@
 /*
- * The transactional inbox, step by step.
+ * The inbox, transactional and leased, step by step.
  *
  * Keeps: in every transaction the mark is touched before the parked row; no parked row is made or
  * changed without holding the mark's key, so no row can stand beside a committed mark; a row that
@@ -90,6 +90,16 @@ static pr_status write_row(pr_unit *unit, const pr__inbox_work *work, const pr__
     return PR_OK;
 }
 
+static pr_status is_blocked(pr_unit *unit, const pr__inbox_work *work, bool *ret_blocked,
+                            pr_error *err)
+{
+    *ret_blocked = false;
+    if (work->order == PR_ORDER_SKIP || pr__text_empty(work->message->key))
+        return PR_OK;
+    return unit->ops->inbox_blocked(unit, &work->key, work->message->key, work->order, ret_blocked,
+                                    err);
+}
+
 /* A mark committed beside a held row would make its retry look done, and the message is lost. */
 static pr_status hold(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
                       pr_error *err)
@@ -106,11 +116,9 @@ static pr_status hold(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry
     return PR_OK;
 }
 
-pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
-                          pr__inbox_entry *ret_entry, pr_error *err)
+pr_status pr__inbox_enter_unit(pr_unit *unit, const pr__inbox_work *work,
+                               pr__inbox_entry *ret_entry, pr_error *err)
 {
-    AUTO(pr_unit) unit = NULL; /* rolled back unless it is committed or handed out */
-    TRY(pr__store_unit_begin(store, &unit, err));
     PR_FAULT("endpoint.before_mark");
     pr__mark mark;
     TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
@@ -126,16 +134,97 @@ pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit *
     TRY(look_for_row(unit, work, ret_entry, err));
     if (*ret_entry != PR__INBOX_RUN)
         return PR_OK;
-    bool ordered = work->order != PR_ORDER_SKIP && !pr__text_empty(work->message->key);
     bool blocked = false;
-    if (ordered)
-        TRY(unit->ops->inbox_blocked(unit, &work->key, work->message->key, work->order, &blocked,
-                                     err));
-    if (blocked)
-        return hold(unit, work, ret_entry, err);
-    *ret_unit = TAKE(unit);
+    TRY(is_blocked(unit, work, &blocked, err));
+    return blocked ? hold(unit, work, ret_entry, err) : PR_OK;
+}
+
+pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
+                          pr__inbox_entry *ret_entry, pr_error *err)
+{
+    AUTO(pr_unit) unit = NULL; /* rolled back unless it is committed or handed out */
+    TRY(pr__store_unit_begin(store, &unit, err));
+    TRY(pr__inbox_enter_unit(unit, work, ret_entry, err));
+    if (*ret_entry == PR__INBOX_RUN)
+        *ret_unit = TAKE(unit);
     return PR_OK;
 }
+
+/* ---- leased ---- */
+
+/* The processing row of the work: its own already, or a new one. RUN: it stands in the unit. */
+static pr_status lease_row(pr_unit *unit, const pr__inbox_work *work, const pr__inbox_park *park,
+                           pr__inbox_entry *ret_entry, pr_error *err)
+{
+    if (holds_row(work))
+        return look_for_row(unit, work, ret_entry, err);
+    TRY(write_row(unit, work, park, ret_entry, err));
+    if (*ret_entry == PR__INBOX_PARKED)
+        *ret_entry = PR__INBOX_RUN;
+    return PR_OK;
+}
+
+/* An older one of its key is parked: wait behind it, as the row that stands already. */
+static pr_status lease_hold(pr_unit *unit, const pr__inbox_work *work, const char *token,
+                            pr__inbox_entry *ret_entry, pr_error *err)
+{
+    pr__inbox_park park = {.state = PR_STATE_HELD, .attempts = work->attempts};
+    bool changed = false;
+    TRY(unit->ops->inbox_repark(unit, &work->key, token, &park, &changed, err));
+    *ret_entry = changed ? PR__INBOX_HELD : PR__INBOX_LOST;
+    return changed ? pr_unit_commit(unit, NULL, err) : PR_OK;
+}
+
+pr_status pr__inbox_lease_enter(pr_store *store, const pr__inbox_work *work,
+                                const pr__inbox_park *park, pr__inbox_entry *ret_entry,
+                                pr_error *err)
+{
+    AUTO(pr_unit) unit = NULL;
+    TRY(pr__store_unit_begin(store, &unit, err));
+    TRY(lease_row(unit, work, park, ret_entry, err));
+    if (*ret_entry != PR__INBOX_RUN)
+        return PR_OK;
+    /* looked for after the row, in a statement of its own: whoever completes meanwhile deletes the
+       row and inserts the mark in one commit, so one of the two is seen */
+    pr__mark mark;
+    TRY(unit->ops->inbox_look(unit, &work->key, work->hash, &mark, err));
+    if (mark != PR__MARK_NEW) {
+        *ret_entry = mark == PR__MARK_DONE ? PR__INBOX_DONE : PR__INBOX_CONFLICT;
+        bool done_row = mark == PR__MARK_DONE && holds_row(work);
+        bool deleted;
+        if (done_row)
+            TRY(unit->ops->inbox_unpark(unit, &work->key, work->token, &deleted, err));
+        return done_row ? pr_unit_commit(unit, NULL, err) : PR_OK;
+    }
+    bool blocked = false;
+    TRY(is_blocked(unit, work, &blocked, err));
+    if (blocked)
+        return lease_hold(unit, work, holds_row(work) ? work->token : park->token, ret_entry, err);
+    if (holds_row(work))
+        return PR_OK;
+    PR_FAULT("endpoint.before_lease_commit");
+    TRY(pr_unit_commit(unit, NULL, err));
+    PR_FAULT("endpoint.after_lease_commit");
+    return PR_OK;
+}
+
+pr_status pr__inbox_lease_unit(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
+                               pr__inbox_entry *ret_entry, pr_error *err)
+{
+    AUTO(pr_unit) unit = NULL;
+    TRY(pr__store_unit_begin(store, &unit, err));
+    pr__mark mark;
+    bool deleted = false;
+    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
+    if (mark == PR__MARK_NEW)
+        TRY(unit->ops->inbox_unpark(unit, &work->key, work->token, &deleted, err));
+    *ret_entry = deleted ? PR__INBOX_RUN : PR__INBOX_LOST;
+    if (deleted)
+        *ret_unit = TAKE(unit);
+    return PR_OK;
+}
+
+/* ---- the end ---- */
 
 /* The handler had the connection in its hands. A transaction that it ended shows in `live`; one
    that it ended and began anew has no mark inside. Whatever is wrong here is the handler's
@@ -163,7 +252,7 @@ pr_status pr__inbox_complete(pr_unit *unit, const pr__inbox_work *work, pr__inbo
     *ret_outcome = PR_OUTCOME_NOT_COMMITTED;
     TRY(check_untouched(unit, work, err));
     bool deleted;
-    const char *token = holds_row(work) ? work->token : NULL;
+    const char *token = holds_row(work) && !work->row_gone ? work->token : NULL;
     TRY(unit->ops->inbox_unpark(unit, &work->key, token, &deleted, err));
     if (token && !deleted) {
         *ret_entry = PR__INBOX_LOST;

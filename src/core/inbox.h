@@ -1,9 +1,10 @@
 /*
- * The transactional inbox: one effect per (tenant, consumer, message id).
+ * The inbox: one effect per (tenant, consumer, message id).
  *
- * Each function is one step of the protocol with a transaction of its own, except for the pair
- * pr__inbox_enter and pr__inbox_complete, between which the handler runs in an open unit. On any
- * error the transaction was rolled back. BUSY: another holds the mark, or the store.
+ * Each function is one step of the protocol with a transaction of its own, except for those that
+ * take a unit or hand one out: between pr__inbox_enter (or pr__inbox_lease_unit) and
+ * pr__inbox_complete the handler runs in an open unit. On any error the transaction was rolled
+ * back. BUSY: another holds the mark, or the store.
  */
 #ifndef PR_CORE_INBOX_H
 #define PR_CORE_INBOX_H
@@ -23,6 +24,7 @@ typedef struct pr__inbox_work {
     pr__inbox_key key;
     uint8_t hash[PR_CONTENT_HASH_SIZE];
     const char *token; /* of the parked row that this work holds; "" = it holds none */
+    bool row_gone;     /* that row was deleted in the unit that is open */
     uint32_t attempts; /* charged before */
     pr_order order;
 } pr__inbox_work;
@@ -41,6 +43,22 @@ typedef enum pr__inbox_entry {
 /* Mark, look for a parked row, look for a blocked key. *ret_unit is set for RUN only. */
 pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
                           pr__inbox_entry *ret_entry, pr_error *err);
+
+/* The same in a unit that stands already and stays the caller's: good for more statements after RUN
+   only, and else to be freed. */
+pr_status pr__inbox_enter_unit(pr_unit *unit, const pr__inbox_work *work,
+                               pr__inbox_entry *ret_entry, pr_error *err);
+
+/* Leased: insert the processing row that `park` describes, unless the work holds one, look for the
+   mark, look for a blocked key, commit. RUN: the row stands with its lease; no unit is open. */
+pr_status pr__inbox_lease_enter(pr_store *store, const pr__inbox_work *work,
+                                const pr__inbox_park *park, pr__inbox_entry *ret_entry,
+                                pr_error *err);
+
+/* Leased, after the slow part: begin the business unit with the mark and without the processing
+   row. RUN: *ret_unit is set. LOST: somebody took the row over; nothing was changed. */
+pr_status pr__inbox_lease_unit(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
+                               pr__inbox_entry *ret_entry, pr_error *err);
 
 /* After the handler: is the unit still the one that was entered? Delete the parked row and
    commit. The unit stays the caller's to free. HANDLED or LOST. STATE: the handler spoiled its

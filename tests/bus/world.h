@@ -1,0 +1,108 @@
+/*
+ * A world for the suites of endpoints and the bus: a store, a broker in memory, a handler that
+ * writes an effect in its unit and then does what the test says. The suites run on every store;
+ * what depends on the database is the provider's.
+ */
+#ifndef PR_TESTS_BUS_WORLD_H
+#define PR_TESTS_BUS_WORLD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <postroom/database.h>
+#include <postroom/memory.h>
+#include <postroom/postroom.h>
+
+#include "support/test.h"
+
+#define TYPE_ORDER  "urn:message:shop:order-placed"
+#define TYPE_FOLLOW "urn:message:billing:invoice-written"
+#define CONSUMER    "billing"
+#define ADDRESS_MAX 400
+
+typedef struct world world;
+
+typedef struct bus_provider {
+    const char *name;
+    /* A fresh database with the schema and a table effects(n, id); its address. */
+    void (*make)(char ret_address[ADDRESS_MAX]);
+    void (*remove)(const char *address);
+    pr_store *(*open)(const char *address);
+    /* INSERT INTO effects on the unit's own connection. */
+    bool (*effect)(pr_unit *unit, const char *id);
+    /* Any statement on the unit's own connection. */
+    bool (*run)(pr_unit *unit, const char *sql);
+    /* The unit's connection is closed, or as near to it as the library of the database allows. */
+    void (*close)(pr_unit *unit);
+    /* One number, by a connection of its own; {p}_ stands for the names of our tables. */
+    int64_t (*number)(const char *address, const char *sql);
+    void (*text)(const char *address, const char *sql, char *out, size_t size);
+} bus_provider;
+
+/* What the handler does. */
+typedef pr_handled (*world_act)(world *w, pr_scope *scope);
+
+struct world {
+    const bus_provider *provider;
+    char address[ADDRESS_MAX];
+    pr_store *store;
+    pr_memory_broker *broker;
+    pr_transport *sender;
+    pr_transport *receiver;
+    pr_endpoint_options opt; /* change it before world_start or world_run */
+    pr_endpoint *endpoint;
+    pr_observer observer;
+    _Atomic uint64_t seen[PR_OBSERVE_COUNT];
+    pthread_mutex_t mutex;
+    char last_text[512]; /* of the last observation that had one */
+    world_act act;
+    bool no_effect; /* the handler leaves the effect out */
+    atomic_int calls;
+    pthread_t thread;
+    bool running;
+    void *extra;
+    int flag;
+};
+
+extern const bus_provider *bus_provider_in_use;
+
+int world_setup(void **state);
+int world_teardown(void **state);
+
+/* Make the endpoint and let it subscribe; then step it, or run it in a thread. */
+void world_start(world *w);
+void world_run(world *w);
+void world_stop(world *w); /* joins the thread; accepts one that does not run */
+
+void world_send(world *w, const char *id, const char *key, const char *body);
+void world_send_message(world *w, const pr_message *message);
+
+pr_endpoint_snapshot world_snapshot(world *w);
+/* Step, or wait while it runs, until a count of the snapshot is reached; fails after 20 s. */
+#define world_until(w, field, wanted)                                                              \
+    world_until_at((w), #field, offsetof(pr_endpoint_snapshot, field), (wanted))
+void world_until_at(world *w, const char *name, size_t offset, uint64_t wanted);
+/* Until a query gives this number. */
+void world_until_number(world *w, const char *sql, int64_t wanted);
+
+int64_t world_number(world *w, const char *sql);
+const char *world_text(world *w, const char *sql); /* valid until the next call */
+const char *world_last_text(world *w);
+#define EFFECTS "SELECT count(*) FROM effects"
+#define MARKS   "SELECT count(*) FROM {p}_inbox"
+#define PARKED  "SELECT count(*) FROM {p}_inbox_parked"
+#define OUTBOX  "SELECT count(*) FROM {p}_outbox"
+
+pr_handled act_ok(world *w, pr_scope *scope);
+pr_handled act_retry(world *w, pr_scope *scope);
+pr_handled act_permanent(world *w, pr_scope *scope);
+
+/* The suites: their cases; returns how many. */
+size_t middleware_suite(const struct CMUnitTest **ret_tests);
+size_t leased_suite(const struct CMUnitTest **ret_tests);
+size_t scope_suite(const struct CMUnitTest **ret_tests);
+int bus_suites_run(const bus_provider *provider);
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+
+#endif
