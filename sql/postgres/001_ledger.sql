@@ -25,6 +25,69 @@ INSERT INTO {p}setting (name, value) VALUES
     ('lanes', '{lanes}'),
     ('default_transport', '{default_transport}');
 
+-- What a message must keep, wherever it stands. A function, and not a constraint for each rule, since
+-- the server reads each constraint anew for every INSERT, which cost as much as the INSERT itself. The
+-- error names the broken rule as a constraint. Operators are named in full: it runs in anybody's session.
+CREATE FUNCTION {p}message_check(message_id uuid, type text, type_version bigint, content_type text,
+    destination text, source text, key text, tenant text, correlation_id text, causation_id text,
+    traceparent text, tracestate text, headers text, body bytea, occurred_at timestamptz,
+    expires_at timestamptz) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+    broken text := CASE
+        WHEN message_id OPERATOR(pg_catalog.=) '00000000-0000-0000-0000-000000000000'
+            THEN 'message_id_is_not_nil'
+        WHEN type OPERATOR(pg_catalog.!~~) 'urn:message:_%:_%'
+            OR pg_catalog.octet_length(type) OPERATOR(pg_catalog.>) 200
+            THEN 'type_is_urn_message_namespace_name_of_200_bytes_at_most'
+        WHEN type_version OPERATOR(pg_catalog.<) 1
+            OR type_version OPERATOR(pg_catalog.>) 4294967295
+            THEN 'type_version_is_1_or_more'
+        WHEN pg_catalog.octet_length(content_type) OPERATOR(pg_catalog.=) 0
+            OR pg_catalog.octet_length(content_type) OPERATOR(pg_catalog.>) 255
+            THEN 'content_type_has_1_to_255_bytes'
+        WHEN destination OPERATOR(pg_catalog.!~) '^[a-z][^:]*://.'
+            OR pg_catalog.octet_length(destination) OPERATOR(pg_catalog.>) 512
+            THEN 'destination_is_an_address_of_512_bytes_at_most'
+        WHEN pg_catalog.octet_length(source) OPERATOR(pg_catalog.>) 255
+            THEN 'source_has_255_bytes_at_most'
+        WHEN pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 0
+            OR pg_catalog.octet_length(key) OPERATOR(pg_catalog.>) 255
+            THEN 'key_has_1_to_255_bytes'
+        WHEN pg_catalog.octet_length(tenant) OPERATOR(pg_catalog.>) 255
+            THEN 'tenant_has_255_bytes_at_most'
+        WHEN pg_catalog.octet_length(correlation_id) OPERATOR(pg_catalog.>) 255
+            THEN 'correlation_id_has_255_bytes_at_most'
+        WHEN pg_catalog.octet_length(causation_id) OPERATOR(pg_catalog.>) 255
+            THEN 'causation_id_has_255_bytes_at_most'
+        WHEN pg_catalog.octet_length(traceparent) OPERATOR(pg_catalog.>) 128
+            THEN 'traceparent_has_128_bytes_at_most'
+        WHEN pg_catalog.octet_length(tracestate) OPERATOR(pg_catalog.>) 512
+            THEN 'tracestate_has_512_bytes_at_most'
+        WHEN CASE WHEN headers IS NULL THEN false
+                  WHEN pg_catalog.octet_length(headers) OPERATOR(pg_catalog.>) 32768 THEN true
+                  ELSE pg_catalog.json_typeof(headers::pg_catalog.json)
+                      OPERATOR(pg_catalog.<>) 'object' END
+            THEN 'headers_is_a_json_object_of_32768_bytes_at_most'
+        WHEN pg_catalog.octet_length(body) OPERATOR(pg_catalog.>) 67108864
+            THEN 'body_has_67108864_bytes_at_most'
+        WHEN occurred_at OPERATOR(pg_catalog.<) '0001-01-01 00:00:00+00'
+            OR occurred_at OPERATOR(pg_catalog.>=) '10000-01-01 00:00:00+00'
+            THEN 'occurred_at_is_in_year_1_to_9999'
+        WHEN expires_at OPERATOR(pg_catalog.<) '0001-01-01 00:00:00+00'
+            OR expires_at OPERATOR(pg_catalog.>=) '10000-01-01 00:00:00+00'
+            THEN 'expires_at_is_in_year_1_to_9999'
+    END;
+BEGIN
+    IF broken IS NULL THEN
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = broken,
+        MESSAGE = pg_catalog.format('the message violates check constraint "%s"', broken);
+END
+$$;
+
 -- The log. Insert only: the state of a message is where it stands, never a column of this table.
 -- Anybody may insert type and body; the rest has defaults, and the lane is computed. xid stands
 -- before id, so that a row's transaction id is older than its id.
@@ -37,47 +100,25 @@ CREATE TABLE {p}outbox (
     message_id     uuid NOT NULL DEFAULT pg_catalog.encode(pg_catalog.set_bit(pg_catalog.set_bit(
         overlay(pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) PLACING substring(
             pg_catalog.int8send((extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)::bigint)
-            FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
-        CONSTRAINT message_id_is_not_nil CHECK (
-            message_id <> '00000000-0000-0000-0000-000000000000'),
-    type           text COLLATE "C" NOT NULL
-        CONSTRAINT type_is_urn_message_namespace_name_of_200_bytes_at_most CHECK (
-            type LIKE 'urn:message:_%:_%' AND octet_length(type) <= 200),
-    type_version   bigint NOT NULL DEFAULT 1
-        CONSTRAINT type_version_is_1_or_more CHECK (type_version BETWEEN 1 AND 4294967295),
-    content_type   text COLLATE "C" NOT NULL DEFAULT 'application/json'
-        CONSTRAINT content_type_has_1_to_255_bytes CHECK (
-            octet_length(content_type) BETWEEN 1 AND 255),
-    destination    text COLLATE "C"
-        CONSTRAINT destination_is_an_address_of_512_bytes_at_most CHECK (
-            destination ~ '^[a-z][^:]*://.' AND octet_length(destination) <= 512),
-    source         text COLLATE "C"
-        CONSTRAINT source_has_255_bytes_at_most CHECK (octet_length(source) <= 255),
-    key            text COLLATE "C"
-        CONSTRAINT key_has_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255),
-    tenant         text COLLATE "C" NOT NULL DEFAULT ''
-        CONSTRAINT tenant_has_255_bytes_at_most CHECK (octet_length(tenant) <= 255),
-    correlation_id text COLLATE "C"
-        CONSTRAINT correlation_id_has_255_bytes_at_most CHECK (octet_length(correlation_id) <= 255),
-    causation_id   text COLLATE "C"
-        CONSTRAINT causation_id_has_255_bytes_at_most CHECK (octet_length(causation_id) <= 255),
-    traceparent    text COLLATE "C"
-        CONSTRAINT traceparent_has_128_bytes_at_most CHECK (octet_length(traceparent) <= 128),
-    tracestate     text COLLATE "C"
-        CONSTRAINT tracestate_has_512_bytes_at_most CHECK (octet_length(tracestate) <= 512),
-    headers        text COLLATE "C"
-        CONSTRAINT headers_is_a_json_object_of_32768_bytes_at_most CHECK (
-            CASE WHEN headers IS NULL THEN true
-                 WHEN octet_length(headers) > 32768 THEN false
-                 ELSE json_typeof(headers::json) = 'object' END),
-    body           bytea NOT NULL
-        CONSTRAINT body_has_67108864_bytes_at_most CHECK (octet_length(body) <= 67108864),
-    occurred_at    timestamptz NOT NULL DEFAULT clock_timestamp()
-        CONSTRAINT occurred_at_is_in_year_1_to_9999 CHECK (
-            occurred_at >= '0001-01-01 00:00:00+00' AND occurred_at < '10000-01-01 00:00:00+00'),
-    expires_at     timestamptz
-        CONSTRAINT expires_at_is_in_year_1_to_9999 CHECK (
-            expires_at >= '0001-01-01 00:00:00+00' AND expires_at < '10000-01-01 00:00:00+00'),
+            FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid,
+    type           text COLLATE "C" NOT NULL,
+    type_version   bigint NOT NULL DEFAULT 1,
+    content_type   text COLLATE "C" NOT NULL DEFAULT 'application/json',
+    destination    text COLLATE "C",
+    source         text COLLATE "C",
+    key            text COLLATE "C",
+    tenant         text COLLATE "C" NOT NULL DEFAULT '',
+    correlation_id text COLLATE "C",
+    causation_id   text COLLATE "C",
+    traceparent    text COLLATE "C",
+    tracestate     text COLLATE "C",
+    headers        text COLLATE "C",
+    body           bytea NOT NULL,
+    occurred_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at     timestamptz,
+    CONSTRAINT {n}outbox_message CHECK ({p}message_check(message_id, type,
+        type_version, content_type, destination, source, key, tenant, correlation_id, causation_id,
+        traceparent, tracestate, headers, body, occurred_at, expires_at)),
     CONSTRAINT {n}outbox_pkey PRIMARY KEY (lane, id)
 );
 
@@ -142,47 +183,22 @@ CREATE TABLE {p}outbox_parked (
     reader         bigint NOT NULL,
     log_id         bigint NOT NULL,   -- id in the log; of a delayed one its place
     lane           integer NOT NULL,  -- -1 for a delayed one
-    message_id     uuid NOT NULL
-        CONSTRAINT message_id_is_not_nil CHECK (
-            message_id <> '00000000-0000-0000-0000-000000000000'),
-    type           text COLLATE "C" NOT NULL
-        CONSTRAINT type_is_urn_message_namespace_name_of_200_bytes_at_most CHECK (
-            type LIKE 'urn:message:_%:_%' AND octet_length(type) <= 200),
-    type_version   bigint NOT NULL
-        CONSTRAINT type_version_is_1_or_more CHECK (type_version BETWEEN 1 AND 4294967295),
-    content_type   text COLLATE "C" NOT NULL
-        CONSTRAINT content_type_has_1_to_255_bytes CHECK (
-            octet_length(content_type) BETWEEN 1 AND 255),
-    destination    text COLLATE "C"
-        CONSTRAINT destination_is_an_address_of_512_bytes_at_most CHECK (
-            destination ~ '^[a-z][^:]*://.' AND octet_length(destination) <= 512),
-    source         text COLLATE "C"
-        CONSTRAINT source_has_255_bytes_at_most CHECK (octet_length(source) <= 255),
-    key            text COLLATE "C"
-        CONSTRAINT key_has_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255),
-    tenant         text COLLATE "C" NOT NULL
-        CONSTRAINT tenant_has_255_bytes_at_most CHECK (octet_length(tenant) <= 255),
-    correlation_id text COLLATE "C"
-        CONSTRAINT correlation_id_has_255_bytes_at_most CHECK (octet_length(correlation_id) <= 255),
-    causation_id   text COLLATE "C"
-        CONSTRAINT causation_id_has_255_bytes_at_most CHECK (octet_length(causation_id) <= 255),
-    traceparent    text COLLATE "C"
-        CONSTRAINT traceparent_has_128_bytes_at_most CHECK (octet_length(traceparent) <= 128),
-    tracestate     text COLLATE "C"
-        CONSTRAINT tracestate_has_512_bytes_at_most CHECK (octet_length(tracestate) <= 512),
-    headers        text COLLATE "C"
-        CONSTRAINT headers_is_a_json_object_of_32768_bytes_at_most CHECK (
-            CASE WHEN headers IS NULL THEN true
-                 WHEN octet_length(headers) > 32768 THEN false
-                 ELSE json_typeof(headers::json) = 'object' END),
-    body           bytea NOT NULL
-        CONSTRAINT body_has_67108864_bytes_at_most CHECK (octet_length(body) <= 67108864),
-    occurred_at    timestamptz NOT NULL
-        CONSTRAINT occurred_at_is_in_year_1_to_9999 CHECK (
-            occurred_at >= '0001-01-01 00:00:00+00' AND occurred_at < '10000-01-01 00:00:00+00'),
-    expires_at     timestamptz
-        CONSTRAINT expires_at_is_in_year_1_to_9999 CHECK (
-            expires_at >= '0001-01-01 00:00:00+00' AND expires_at < '10000-01-01 00:00:00+00'),
+    message_id     uuid NOT NULL,
+    type           text COLLATE "C" NOT NULL,
+    type_version   bigint NOT NULL,
+    content_type   text COLLATE "C" NOT NULL,
+    destination    text COLLATE "C",
+    source         text COLLATE "C",
+    key            text COLLATE "C",
+    tenant         text COLLATE "C" NOT NULL,
+    correlation_id text COLLATE "C",
+    causation_id   text COLLATE "C",
+    traceparent    text COLLATE "C",
+    tracestate     text COLLATE "C",
+    headers        text COLLATE "C",
+    body           bytea NOT NULL,
+    occurred_at    timestamptz NOT NULL,
+    expires_at     timestamptz,
     state           text NOT NULL
         CHECK (state IN ('delayed', 'failed', 'held', 'processing', 'dead')),
     resume_state    text CHECK (resume_state IN ('failed', 'held')),  -- what a processing one was
@@ -202,6 +218,9 @@ CREATE TABLE {p}outbox_parked (
     operator_hold   boolean NOT NULL DEFAULT false,
     parked_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     redriven_at     timestamptz,
+    CONSTRAINT {n}outbox_parked_message CHECK ({p}message_check(message_id, type,
+        type_version, content_type, destination, source, key, tenant, correlation_id, causation_id,
+        traceparent, tracestate, headers, body, occurred_at, expires_at)),
     CONSTRAINT {n}outbox_parked_by_log_id UNIQUE (reader, log_id)
 );
 

@@ -298,12 +298,93 @@ static void instants_have_a_zone_and_an_end(void **state)
     ground_done(&on);
 }
 
+typedef struct broken {
+    const char *column;
+    const char *value;
+    const char *rule;
+} broken;
+
+/* The constraint that an INSERT of this value breaks. */
+static void check_rule(PGconn *db, const broken *one)
+{
+    char sql[400];
+    const char *others = "type, body, ";
+    const char *values = "'" TYPE_PLACED "', '', ";
+    if (strcmp(one->column, "type") == 0) {
+        others = "body, ";
+        values = "'', ";
+    } else if (strcmp(one->column, "body") == 0) {
+        others = "type, ";
+        values = "'" TYPE_PLACED "', ";
+    }
+    snprintf(sql, sizeof sql, "INSERT INTO postroom.outbox (%s%s) VALUES (%s%s)", others,
+             one->column, values, one->value);
+    PGresult *result = PQexec(db, sql);
+    CHECK_CASE(PQresultStatus(result) == PGRES_FATAL_ERROR, one->value);
+    assert_string_equal(PQresultErrorField(result, PG_DIAG_SQLSTATE), "23514");
+    assert_string_equal(PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME), one->rule);
+    PQclear(result);
+}
+
+/* Limits are the database's own, in bytes, for whoever inserts; the error names the rule, also in a
+   session that finds other operators first. */
+static void a_broken_rule_is_named(void **state)
+{
+    static const broken cases[] = {
+        {"message_id", "'00000000-0000-0000-0000-000000000000'", "message_id_is_not_nil"},
+        {"type", "'order-placed'", "type_is_urn_message_namespace_name_of_200_bytes_at_most"},
+        {"type", "'urn:message:a:' || pg_catalog.repeat('x', 187)",
+         "type_is_urn_message_namespace_name_of_200_bytes_at_most"},
+        {"type_version", "0", "type_version_is_1_or_more"},
+        {"type_version", "4294967296", "type_version_is_1_or_more"},
+        {"content_type", "''", "content_type_has_1_to_255_bytes"},
+        {"content_type", "pg_catalog.repeat('x', 256)", "content_type_has_1_to_255_bytes"},
+        {"destination", "'nowhere'", "destination_is_an_address_of_512_bytes_at_most"},
+        {"destination", "'a://' || pg_catalog.repeat('x', 509)",
+         "destination_is_an_address_of_512_bytes_at_most"},
+        {"source", "pg_catalog.repeat('x', 256)", "source_has_255_bytes_at_most"},
+        {"key", "''", "key_has_1_to_255_bytes"},
+        {"key", "pg_catalog.repeat(U&'\\00fc', 128)", "key_has_1_to_255_bytes"},
+        {"tenant", "pg_catalog.repeat('x', 256)", "tenant_has_255_bytes_at_most"},
+        {"correlation_id", "pg_catalog.repeat('x', 256)", "correlation_id_has_255_bytes_at_most"},
+        {"causation_id", "pg_catalog.repeat('x', 256)", "causation_id_has_255_bytes_at_most"},
+        {"traceparent", "pg_catalog.repeat('x', 129)", "traceparent_has_128_bytes_at_most"},
+        {"tracestate", "pg_catalog.repeat('x', 513)", "tracestate_has_512_bytes_at_most"},
+        {"headers", "'[]'", "headers_is_a_json_object_of_32768_bytes_at_most"},
+        {"headers", "pg_catalog.repeat('x', 32769)",
+         "headers_is_a_json_object_of_32768_bytes_at_most"},
+        {"body", "pg_catalog.decode(pg_catalog.repeat('00', 67108865), 'hex')",
+         "body_has_67108864_bytes_at_most"},
+        {"occurred_at", "'infinity'", "occurred_at_is_in_year_1_to_9999"},
+        {"occurred_at", "'0001-12-31 23:59:59+00 BC'", "occurred_at_is_in_year_1_to_9999"},
+        {"expires_at", "'-infinity'", "expires_at_is_in_year_1_to_9999"},
+        {"expires_at", "'10000-01-01 00:00:00+00'", "expires_at_is_in_year_1_to_9999"},
+    };
+    ground on;
+    (void)state;
+    ground_make(&databases, NULL, &on);
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        check_rule(on.db, &cases[i]);
+    db_run(on.db,
+           "CREATE SCHEMA odd; CREATE FUNCTION odd.never(text, text) RETURNS boolean LANGUAGE "
+           "sql AS 'SELECT NULL::boolean'; CREATE OPERATOR odd.!~~ (LEFTARG = text, RIGHTARG "
+           "= text, FUNCTION = odd.never); CREATE FUNCTION odd.octet_length(text) RETURNS "
+           "integer LANGUAGE sql AS 'SELECT 1'; SET search_path = odd, pg_catalog");
+    check_rule(on.db, &cases[1]);
+    check_rule(on.db, &cases[2]);
+    db_run(on.db, "INSERT INTO postroom.outbox (type, body, key, headers, expires_at) VALUES "
+                  "('" TYPE_PLACED "', '', pg_catalog.repeat('x', 255), '{}', "
+                  "'9999-12-31 23:59:59.999999+00')");
+    ground_done(&on);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(invalid_text_harms_no_transaction),
         cmocka_unit_test(a_body_beyond_the_limit_is_refused_before),
         cmocka_unit_test(instants_have_a_zone_and_an_end),
+        cmocka_unit_test(a_broken_rule_is_named),
         cmocka_unit_test(what_is_given_comes_back),
         cmocka_unit_test(bodies_are_never_parsed),
         cmocka_unit_test(nothing_is_cut_at_a_nul),
