@@ -13,10 +13,9 @@
 #include "base/time.h"
 #include "transport/amqp/wire.h"
 
-#define ORIGIN           "amqp.wire"
-#define MARGIN           512 /* of a frame, for all that is no header */
-#define SHORT_FIELDS_MAX 4   /* content type, correlation id, message id, type */
-#define CE               PR__WIRE_CE_COLON
+#define ORIGIN "amqp.wire"
+#define MARGIN 64 /* of a frame: its head and end, class, size, flags, delivery mode, timestamp */
+#define CE     PR__WIRE_CE_COLON
 
 void pr__wire_out_done(pr__wire_out *out)
 {
@@ -250,6 +249,13 @@ static pr_status set_properties(const pr_message *message, amqp_basic_properties
     return PR_OK;
 }
 
+/* The short strings as they are encoded: a byte of length each. */
+static size_t short_size(const amqp_basic_properties_t *properties)
+{
+    return 4 + properties->message_id.len + properties->type.len + properties->content_type.len +
+           properties->correlation_id.len;
+}
+
 pr_status pr__wire_encode(pr__wire_out *out, const pr_message *message, bool cloudevents,
                           size_t frame_max, amqp_basic_properties_t *ret_properties, pr_error *err)
 {
@@ -278,7 +284,7 @@ pr_status pr__wire_encode(pr__wire_out *out, const pr_message *message, bool clo
         TRY(add_headers(out, message->headers, err));
     if (out->failed)
         return pr__fail_nomem(err, ORIGIN);
-    size_t size = out->table_size + SHORT_FIELDS_MAX * (1 + PR__WIRE_SHORT_MAX) + MARGIN;
+    size_t size = out->table_size + short_size(ret_properties) + MARGIN;
     if (size > frame_max)
         return pr__fail(err, PR_E_LIMIT, ORIGIN,
                         "its headers have %zu bytes as AMQP, a frame of the broker takes %zu",
