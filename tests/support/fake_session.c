@@ -34,6 +34,10 @@ static void put_close(fake_session *session, const fake_rule *rule, uint16_t cha
                                           .reply_text = fake_field(rule->text)};
     amqp_channel_close_t of_channel = {.reply_code = rule->code,
                                        .reply_text = fake_field(rule->text)};
+    if (session->channels[channel].confirms) { /* as for what a publish has done */
+        of_channel.class_id = AMQP_BASIC_CLASS;
+        of_channel.method_id = AMQP_BASIC_PUBLISH_METHOD & 0xFFFF;
+    }
     if (rule->fault == FAKE_CLOSED || channel == 0) {
         fake_put_method(&session->out, 0, AMQP_CONNECTION_CLOSE_METHOD, &connection);
         return;
