@@ -226,9 +226,17 @@ pr_status pr__inbox_lease_unit(pr_store *store, const pr__inbox_work *work, pr_u
 
 /* ---- the end ---- */
 
+/* Memory, the server or the way to it failed, which is no doing of a handler. One that made its own
+   transaction read-only (25006) has not found a wrong server. */
+static bool is_outage(const pr_error *found)
+{
+    return found->status == PR_E_NOMEM || found->retry == PR_RETRY_SAME ||
+           (found->retry == PR_RETRY_RECONNECT && !pr__text_equal(found->sqlstate, "25006"));
+}
+
 /* The handler had the connection in its hands. A transaction that it ended shows in `live`; one
-   that it ended and began anew has no mark inside. Whatever is wrong here is the handler's
-   doing: STATE. */
+   that it ended and began anew has no mark inside. What is wrong here is the handler's doing,
+   STATE, unless the database is in trouble. */
 static pr_status check_untouched(pr_unit *unit, const pr__inbox_work *work, pr_error *err)
 {
     pr_error local = PR_ERROR_INIT;
@@ -237,7 +245,12 @@ static pr_status check_untouched(pr_unit *unit, const pr__inbox_work *work, pr_e
                         "the handler ended or broke its own transaction: %s", local.message);
     TRY(pr__unit_usable(unit, err));
     pr__mark mark;
-    if (unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, &local) != PR_OK)
+    pr_status status = unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, &local);
+    if (status != PR_OK && is_outage(&local)) {
+        pr__error_copy(err, &local);
+        return status;
+    }
+    if (status != PR_OK)
         return pr__fail(err, PR_E_STATE, ORIGIN, "the handler broke its own transaction: %s",
                         local.message);
     if (mark != PR__MARK_DONE)
