@@ -200,3 +200,34 @@ bool host_unit_try(pr_unit *unit, const char *sql)
     PQclear(result);
     return well;
 }
+
+static bool file_try_text(sqlite3 *file, const char *sql, const char *text)
+{
+    sqlite3_stmt *stmt = NULL;
+    if (sqlite3_prepare_v2(file, sql, -1, &stmt, NULL) != SQLITE_OK)
+        return false;
+    sqlite3_bind_text(stmt, 1, text, -1, SQLITE_TRANSIENT);
+    int code = sqlite3_step(stmt);
+    sqlite3_finalize(stmt);
+    return code == SQLITE_DONE;
+}
+
+bool host_unit_try_text(pr_unit *unit, const char *sql, const char *text)
+{
+    sqlite3 *file = pr_sqlite_unit_connection(unit);
+    if (file)
+        return file_try_text(file, sql, text);
+    PGconn *pg = pr_postgres_unit_connection(unit);
+    if (!pg)
+        return false;
+    PGresult *result = PQexecParams(pg, sql, 1, NULL, &text, NULL, NULL, 0);
+    bool well = went_well(result);
+    PQclear(result);
+    return well;
+}
+
+const void *host_unit_connection(pr_unit *unit)
+{
+    const void *file = pr_sqlite_unit_connection(unit);
+    return file ? file : pr_postgres_unit_connection(unit);
+}

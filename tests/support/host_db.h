@@ -46,5 +46,9 @@ pr_status host_store_open(const char *address, const host_settings *settings, pr
 pr_status host_unit_join(pr_store *store, host_db *db, pr_unit **ret_unit, pr_error *err);
 /* Run a statement on a unit's own connection, as a handler does. */
 bool host_unit_try(pr_unit *unit, const char *sql);
+/* The same with one text as $1. */
+bool host_unit_try_text(pr_unit *unit, const char *sql, const char *text);
+/* That connection, to be compared; NULL when the unit has none. */
+const void *host_unit_connection(pr_unit *unit);
 
 #endif

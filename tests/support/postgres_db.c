@@ -24,7 +24,10 @@ static const char compatible_sql[] =
     "$$ SELECT CASE WHEN $1 IS NULL THEN $2 ELSE $1 || ',' || $2 END $$;"
     "CREATE FUNCTION join_uuid(text, uuid) RETURNS text IMMUTABLE LANGUAGE sql AS "
     "$$ SELECT join_text($1, $2::text) $$;"
+    "CREATE FUNCTION join_with(text, text, text) RETURNS text IMMUTABLE LANGUAGE sql AS "
+    "$$ SELECT CASE WHEN $1 IS NULL THEN $2 ELSE $1 || $3 || $2 END $$;"
     "CREATE AGGREGATE group_concat(text) (SFUNC = join_text, STYPE = text);"
+    "CREATE AGGREGATE group_concat(text, text) (SFUNC = join_with, STYPE = text);"
     "CREATE AGGREGATE group_concat(uuid) (SFUNC = join_uuid, STYPE = text);";
 
 /* What a statement would call that does not say whose function it means. */

@@ -154,7 +154,7 @@ static void test_an_old_version_reaches_the_handler_as_the_newest(void **state)
     pr_contracts_free(registry);
 }
 
-int main(void)
+static int suite(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_every_kind_once, world_setup, world_teardown),
@@ -162,4 +162,9 @@ int main(void)
                                         world_setup, world_teardown),
     };
     return RUN_TESTS(tests);
+}
+
+int main(void)
+{
+    return world_main(suite);
 }

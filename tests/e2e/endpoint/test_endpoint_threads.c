@@ -25,15 +25,10 @@ typedef struct lane {
 static pr_handled handle(void *user, pr_scope *scope)
 {
     (void)user;
-    sqlite3 *db = pr_sqlite_unit_connection(pr_scope_unit(scope));
-    sqlite3_stmt *stmt = NULL;
-    if (sqlite3_prepare_v2(db, "INSERT INTO effects (id) VALUES (?1)", -1, &stmt, NULL) !=
-        SQLITE_OK)
-        return PR_HANDLED_RETRY;
-    sqlite3_bind_text(stmt, 1, pr_scope_message(scope)->id, -1, SQLITE_TRANSIENT);
-    int code = sqlite3_step(stmt);
-    sqlite3_finalize(stmt);
-    return code == SQLITE_DONE ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+    return host_unit_try_text(pr_scope_unit(scope), "INSERT INTO effects (id) VALUES ($1)",
+                              pr_scope_message(scope)->id)
+               ? PR_HANDLED_OK
+               : PR_HANDLED_RETRY;
 }
 
 static void *run(void *argument)
@@ -82,8 +77,8 @@ static void copies_handled_in_parallel_have_one_effect_each(void **state)
     static lane lanes[THREADS];
     /* the world's clock is not for several threads */
     w->store = pr_store_free(w->store);
-    pr_sqlite_options opt = PR_SQLITE_OPTIONS(.path = w->path, .busy_ms = 200);
-    assert_int_equal(pr_sqlite_store_open(&opt, &w->store, NULL), PR_OK);
+    host_settings settings = {.busy_ms = 200};
+    assert_int_equal(host_store_open(w->address, &settings, &w->store, NULL), PR_OK);
     for (int i = 0; i < THREADS; i++)
         lane_open(&lanes[i], w);
     int64_t wait_ms = 0;
@@ -158,7 +153,7 @@ static void stop_may_come_from_a_signal_handler(void **state)
     assert_false(world_snapshot(w).running);
 }
 
-int main(void)
+static int suite(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
@@ -167,4 +162,9 @@ int main(void)
     };
 #undef CASE
     return RUN_TESTS(tests);
+}
+
+int main(void)
+{
+    return world_main(suite);
 }

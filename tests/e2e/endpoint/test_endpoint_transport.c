@@ -182,13 +182,13 @@ static void of_a_key_nothing_in_hand_passes_what_waits(void **state)
     fixture *f = *state;
     pr_message a1 = message_of("a1", "A"), a2 = message_of("a2", "A"), b1 = message_of("b1", "B");
     uint64_t tags[3];
-    assert_int_equal(sqlite3_exec(f->w->db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    world_lock(f->w);
     tags[0] = fake_deliver(&f->fake, &a1, false);
     tags[1] = fake_deliver(&f->fake, &a2, false);
     tags[2] = fake_deliver(&f->fake, &b1, false);
     while (f->fake.verdicts[tags[0]] == 0)
         world_steps(f->w, 1);
-    assert_int_equal(sqlite3_exec(f->w->db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    world_unlock(f->w);
     assert_int_equal(f->fake.verdicts[tags[0]], PR_VERDICT_REQUEUE);
     assert_int_equal(f->fake.verdicts[tags[1]], PR_VERDICT_REQUEUE); /* it must not overtake a1 */
     world_step_until(f->w, handled, 1);
@@ -219,7 +219,7 @@ static void stop_in_a_handler_ends_it_after_its_commit(void **state)
     assert_false(world_snapshot(f->w).running);
 }
 
-int main(void)
+static int suite(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -234,4 +234,9 @@ int main(void)
     };
 #undef CASE
     return RUN_TESTS(tests);
+}
+
+int main(void)
+{
+    return world_main(suite);
 }

@@ -66,9 +66,7 @@ static pr__inbox_entry complete(pr_unit *unit, message_work *work)
 
 static void effect(pr_unit *unit)
 {
-    assert_int_equal(sqlite3_exec(pr_sqlite_unit_connection(unit),
-                                  "INSERT INTO effects (id) VALUES ('x')", NULL, NULL, NULL),
-                     SQLITE_OK);
+    assert_true(host_unit_try(unit, "INSERT INTO effects (id) VALUES ('x')"));
 }
 
 /* Claim the one due row; the token is the caller's memory. */
@@ -144,7 +142,7 @@ static void a_parked_row_is_a_copy_for_everybody_but_its_holder(void **state)
     }
     assert_int_equal(world_number(w, MARKS), 1);
     assert_string_equal(world_text(w, "SELECT group_concat(state) FROM (SELECT state FROM "
-                                      "postroom_inbox_parked ORDER BY place)"),
+                                      "postroom_inbox_parked ORDER BY place) AS x"),
                         "failed,dead,held"); /* nothing was revived */
 }
 
@@ -187,10 +185,7 @@ static void a_row_lost_while_the_handler_ran_rolls_everything_back(void **state)
     work.inbox.token = token;
     assert_int_equal(enter(w, &work, &unit), PR__INBOX_RUN);
     effect(unit);
-    assert_int_equal(sqlite3_exec(pr_sqlite_unit_connection(unit),
-                                  "UPDATE postroom_inbox_parked SET lock_token = 'another'", NULL,
-                                  NULL, NULL),
-                     SQLITE_OK);
+    assert_true(host_unit_try(unit, "UPDATE postroom_inbox_parked SET lock_token = '" TOKEN_A "'"));
     assert_int_equal(complete(unit, &work), PR__INBOX_LOST);
     assert_int_equal(world_number(w, EFFECTS), 0);
     assert_int_equal(world_number(w, MARKS), 0);
@@ -205,8 +200,7 @@ static void a_row_that_is_gone_is_not_parked_anew_by_its_late_holder(void **stat
     pr_unit *unit;
     assert_int_equal(park(w, &work, PR_STATE_FAILED, NULL), PR__INBOX_PARKED);
     claim(w, token);
-    assert_int_equal(sqlite3_exec(w->db, "DELETE FROM postroom_inbox_parked", NULL, NULL, NULL),
-                     SQLITE_OK);
+    world_run(w, "DELETE FROM postroom_inbox_parked");
     work.inbox.token = token;
     assert_int_equal(enter(w, &work, &unit), PR__INBOX_LOST);
     assert_int_equal(park(w, &work, PR_STATE_FAILED, NULL), PR__INBOX_LOST);
@@ -259,7 +253,7 @@ static void a_conflict_is_one_row_however_often_it_comes(void **state)
     assert_string_not_equal(id, other_id);
 }
 
-int main(void)
+static int suite(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
@@ -274,4 +268,9 @@ int main(void)
     };
 #undef CASE
     return RUN_TESTS(tests);
+}
+
+int main(void)
+{
+    return world_main(suite);
 }

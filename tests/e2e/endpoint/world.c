@@ -4,9 +4,13 @@
 #include "e2e/endpoint/world.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/time.h"
+#include "port/store.h"
+
+#define INSERT_EFFECT "INSERT INTO effects (id) VALUES ($1)"
+#define EFFECTS_TABLE(kind)                                                                        \
+    "CREATE TABLE effects (n INTEGER " kind " PRIMARY KEY, id TEXT NOT NULL)"
 
 static int64_t wall_us(void *user)
 {
@@ -27,26 +31,30 @@ static void observe(void *user, const pr_observation *observation)
                        observation->text);
 }
 
-static void run_sql(sqlite3 *db, const char *sql)
+void world_run(world *w, const char *sql)
 {
-    char *text = NULL;
-    if (sqlite3_exec(db, sql, NULL, NULL, &text) != SQLITE_OK)
-        fail_msg("%s: %s", sql, text ? text : "?");
+    char why[512];
+    if (!host_db_try(w->db, sql, why, sizeof why))
+        fail_msg("%s: %s", sql, why);
+}
+
+void world_lock(world *w)
+{
+    world_run(w, world_provided.begin);
+    if (world_provided.lock)
+        world_run(w, world_provided.lock);
+}
+
+void world_unlock(world *w)
+{
+    world_run(w, "ROLLBACK");
 }
 
 static pr_handled handle(void *user, pr_scope *scope)
 {
     world *w = user;
     const pr_message *message = pr_scope_message(scope);
-    sqlite3 *db = pr_sqlite_unit_connection(pr_scope_unit(scope));
-    sqlite3_stmt *stmt = NULL;
-    if (!db || sqlite3_prepare_v2(db, "INSERT INTO effects (id) VALUES (?1)", -1, &stmt, NULL) !=
-                   SQLITE_OK)
-        return PR_HANDLED_RETRY;
-    sqlite3_bind_text(stmt, 1, message->id, -1, SQLITE_TRANSIENT);
-    int code = sqlite3_step(stmt);
-    sqlite3_finalize(stmt);
-    if (code != SQLITE_DONE)
+    if (!host_unit_try_text(pr_scope_unit(scope), INSERT_EFFECT, message->id))
         return PR_HANDLED_RETRY;
     if ((size_t)w->calls < COUNT_OF(w->handled_ids))
         (void)snprintf(w->handled_ids[w->calls], sizeof w->handled_ids[0], "%s", message->id);
@@ -57,10 +65,10 @@ static pr_handled handle(void *user, pr_scope *scope)
 static void open_store(world *w)
 {
     pr_error err = PR_ERROR_INIT;
-    pr_sqlite_options opt =
-        PR_SQLITE_OPTIONS(.create = true, .schema_check_off = true, .path = w->path, .busy_ms = 50,
-                          .clock = &w->clock, .observer = &w->observer);
-    check_ok(pr_sqlite_store_open(&opt, &w->store, &err), &err, "open");
+    host_settings settings = {
+        .create = true, .busy_ms = 50, .clock = &w->clock, .observer = &w->observer};
+    check_ok(host_store_open(w->address, &settings, &w->store, &err), &err, "open");
+    assert_string_equal(w->store->ops->name, world_provided.kind); /* really in use */
     check_ok(pr_store_migrate(w->store, NULL, NULL, &err), &err, "migrate");
 }
 
@@ -68,18 +76,13 @@ int world_setup(void **state)
 {
     world *w = calloc(1, sizeof *w);
     pr_error err = PR_ERROR_INIT;
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(w->folder, sizeof w->folder, "%.30s/endpoint-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(w->folder))
-        return -1;
-    (void)snprintf(w->path, sizeof w->path, "%s/billing.db", w->folder);
+    world_provided.make(w);
     w->clock = (pr_clock){(uint32_t)sizeof w->clock, wall_us, monotonic_us, w};
     w->observer = (pr_observer){(uint32_t)sizeof w->observer, observe, w};
     open_store(w);
-    if (sqlite3_open(w->path, &w->db) != SQLITE_OK)
-        return -1;
-    sqlite3_busy_timeout(w->db, 5000);
-    run_sql(w->db, "CREATE TABLE effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)");
+    w->db = host_db_open(w->address);
+    world_run(w, host_is_postgres(w->address) ? EFFECTS_TABLE("GENERATED ALWAYS AS IDENTITY")
+                                              : EFFECTS_TABLE(""));
     check_ok(pr_memory_broker_new(&w->broker, &err), &err, "broker");
     pr_memory_options memory = {.size = (uint32_t)sizeof memory, .clock = &w->clock};
     check_ok(pr_memory_transport_new(w->broker, &memory, &w->sender, &err), &err, "sender");
@@ -99,17 +102,20 @@ int world_setup(void **state)
 int world_teardown(void **state)
 {
     world *w = *state;
-    char command[128];
     pr_endpoint_free(w->endpoint);
     pr_transport_free(w->receiver);
     pr_transport_free(w->sender);
     pr_memory_broker_free(w->broker);
     pr_store_free(w->store);
-    sqlite3_close(w->db);
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", w->folder);
-    int code = system(command);
+    host_db_free(w->db);
+    world_provided.done(w);
     free(w);
-    return code;
+    return 0;
+}
+
+int world_main(int (*suite)(void))
+{
+    return world_provided.run(suite);
 }
 
 void world_start(world *w)
@@ -128,6 +134,8 @@ void world_restart(world *w)
 void world_advance(world *w, int64_t ms)
 {
     w->clock_offset_us += ms * 1000;
+    if (world_provided.pass)
+        world_provided.pass(w, ms);
 }
 
 void world_send_message(world *w, const pr_message *message)
@@ -197,13 +205,8 @@ void world_step_until_at(world *w, const char *name, size_t offset, uint64_t wan
 const char *world_text(world *w, const char *sql)
 {
     static char text[1024];
-    sqlite3_stmt *stmt = NULL;
-    if (sqlite3_prepare_v2(w->db, sql, -1, &stmt, NULL) != SQLITE_OK)
-        fail_msg("%s: %s", sql, sqlite3_errmsg(w->db));
-    text[0] = '\0';
-    if (sqlite3_step(stmt) == SQLITE_ROW && sqlite3_column_text(stmt, 0))
-        (void)snprintf(text, sizeof text, "%s", (const char *)sqlite3_column_text(stmt, 0));
-    sqlite3_finalize(stmt);
+    if (!host_db_ask(w->db, sql, text, sizeof text))
+        fail_msg("%s: %s", sql, text);
     return text;
 }
 

@@ -1,19 +1,18 @@
 /*
- * A world for endpoint tests: a SQLite store in a folder of its own, a broker in memory, an
- * endpoint whose handler does what the test says, and a clock that the test moves.
+ * A world for endpoint tests: a store in a database of its own, a broker in memory, an endpoint
+ * whose handler does what the test says, and a clock that the test moves.
  *
+ * The store is of the provider that the program is linked with: world_sqlite.c, world_postgres.c.
  * Effects are rows of a table of the handler's own, written in its unit; tests count them, marks
- * and parked rows with plain SQL on a connection of their own.
+ * and parked rows with plain SQL on a connection of their own, in SQLite's names.
  */
 #ifndef PR_TESTS_ENDPOINT_WORLD_H
 #define PR_TESTS_ENDPOINT_WORLD_H
 
-#include <sqlite3.h>
-
 #include <postroom/endpoint.h>
 #include <postroom/memory.h>
-#include <postroom/sqlite.h>
 
+#include "support/host_db.h"
 #include "support/test.h"
 
 #define TYPE_ORDER  "urn:message:shop:order-placed"
@@ -26,14 +25,14 @@ typedef struct world world;
 typedef pr_handled (*world_act)(world *w, pr_scope *scope);
 
 struct world {
-    char folder[64];
-    char path[96];
+    char address[320];
+    void *place; /* the provider's */
     int64_t clock_offset_us;
     pr_clock clock;
     pr_observer observer;
     uint64_t seen[PR_OBSERVE_COUNT];
     char last_text[PR_OBSERVE_COUNT][512];
-    sqlite3 *db; /* the test's own eyes */
+    host_db *db; /* the test's own eyes */
     pr_store *store;
     pr_memory_broker *broker;
     pr_transport *sender;
@@ -46,6 +45,24 @@ struct world {
     void *extra;
 };
 
+/* What a provider gives. */
+typedef struct world_provider {
+    const char *kind;  /* ops->name of the store that must really be in use */
+    const char *begin; /* how a host opens a transaction that writes */
+    const char *lock;  /* how it makes every writer of the inbox wait */
+    int (*run)(int (*suite)(void));
+    void (*make)(world *w); /* place and address */
+    void (*done)(world *w);
+    /* Let time go by for what stands in the database; NULL: it goes by the world's clock. */
+    void (*pass)(world *w, int64_t ms);
+    void (*set_full)(world *w, bool full); /* the disk */
+    void (*enforce_keys)(world *w);        /* NULL: foreign keys are checked by themselves */
+} world_provider;
+
+extern const world_provider world_provided;
+
+/* Run a suite on the provider; the program's exit status. */
+int world_main(int (*suite)(void));
 int world_setup(void **state);
 int world_teardown(void **state);
 
@@ -65,6 +82,10 @@ void world_steps(world *w, int count); /* errors are not looked at */
 pr_status world_step(world *w, pr_error *err);
 pr_endpoint_snapshot world_snapshot(world *w);
 
+void world_run(world *w, const char *sql);
+/* Nobody else can write to the inbox meanwhile. */
+void world_lock(world *w);
+void world_unlock(world *w);
 /* One number out of the database; fails if there is none. */
 int64_t world_number(world *w, const char *sql);
 /* One text; "" = NULL or no row. Valid until the next call. */
