@@ -10,7 +10,7 @@
 
 typedef enum pr__store_kind {
     PR__STORE_SQLITE = 1, /* sqlite:PATH, or a plain path */
-    PR__STORE_POSTGRES, /* postgresql://…, postgres://…, key=value …, or postgresql: or postgres: alone */
+    PR__STORE_POSTGRES, /* postgresql://…, postgres://…, key=value …, postgresql:, postgres: */
     PR__STORE_OTHER     /* another scheme */
 } pr__store_kind;
 
