@@ -65,5 +65,8 @@ extern const pr__command pr__command_cancel;
 extern const pr__command pr__command_doctor;
 extern const pr__command pr__command_contract_list;
 extern const pr__command pr__command_contract_show;
+extern const pr__command pr__command_topology_declare;
+extern const pr__command pr__command_topology_check;
+extern const pr__command pr__command_topology_show;
 
 #endif

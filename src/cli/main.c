@@ -17,12 +17,13 @@
 #include "cli/output.h"
 
 static const pr__command *const commands[] = {
-    &pr__command_demo,          &pr__command_migrate,      &pr__command_send,
-    &pr__command_relay,         &pr__command_status,       &pr__command_outbox_list,
-    &pr__command_outbox_show,   &pr__command_dead_list,    &pr__command_dead_show,
-    &pr__command_dead_redrive,  &pr__command_dead_discard, &pr__command_explain,
-    &pr__command_cancel,        &pr__command_doctor,       &pr__command_contract_list,
-    &pr__command_contract_show,
+    &pr__command_demo,          &pr__command_migrate,          &pr__command_send,
+    &pr__command_relay,         &pr__command_status,           &pr__command_outbox_list,
+    &pr__command_outbox_show,   &pr__command_dead_list,        &pr__command_dead_show,
+    &pr__command_dead_redrive,  &pr__command_dead_discard,     &pr__command_explain,
+    &pr__command_cancel,        &pr__command_doctor,           &pr__command_contract_list,
+    &pr__command_contract_show, &pr__command_topology_declare, &pr__command_topology_check,
+    &pr__command_topology_show,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <postroom/amqp.h>
 #include <postroom/clock.h>
 #include <postroom/observer.h>
 #include <postroom/relay.h>
@@ -29,6 +30,9 @@ typedef struct relay_values {
     pr__common common;
     pr__texts to;
     const char *transport_name;
+    const char *exchange_prefix;
+    bool cloudevents;
+    int64_t window;
     const char *owner;
     const char *doorbell;
     bool once;
@@ -49,14 +53,23 @@ typedef struct relay_values {
 static const char *const orders[] = {"hold", "skip", "halt", NULL};
 
 static const pr__option options[] = {
-    {"to", PR__OPTION_LIST, "[NAME=]STORE",
-     "a store to carry messages to; NAME is the scheme of the addresses that it serves; may be "
-     "given "
-     "several times",
+    {"to", PR__OPTION_LIST, "[NAME=]WHERE",
+     "a store, or a RabbitMQ broker by its URI (amqp://, amqps://, or amqp: for what the "
+     "environment's POSTROOM_AMQP says); NAME is the scheme of the addresses that it serves; may "
+     "be "
+     "given several times",
      offsetof(relay_values, to), 0, 0, NULL},
     {"transport-name", PR__OPTION_TEXT, "NAME",
-     "the scheme of a --to without NAME (default database)", offsetof(relay_values, transport_name),
-     0, 0, NULL},
+     "the scheme of a --to without NAME (default database, or rabbitmq)",
+     offsetof(relay_values, transport_name), 0, 0, NULL},
+    {"exchange-prefix", PR__OPTION_TEXT, "TEXT",
+     "RabbitMQ: stands in front of every exchange and queue (default none)",
+     offsetof(relay_values, exchange_prefix), 0, 0, NULL},
+    {"cloudevents", PR__OPTION_FLAG, NULL,
+     "RabbitMQ: publish in the binary mode of CloudEvents 1.0 as well",
+     offsetof(relay_values, cloudevents), 0, 0, NULL},
+    {"window", PR__OPTION_COUNT, "N", "RabbitMQ: unconfirmed messages at most (default 256)",
+     offsetof(relay_values, window), 1, 65535, NULL},
     {"once", PR__OPTION_FLAG, NULL, "send what is due now, then stop", offsetof(relay_values, once),
      0, 0, NULL},
     {"lease", PR__OPTION_DURATION, "TIME",
@@ -194,16 +207,22 @@ static pr_status open_carrier(carrier *of, const relay_values *values, const pr_
                               pr_error *err)
 {
     pr__store_request request = {.common = &values->common, .observer = observer};
-    const char *name = values->transport_name ? values->transport_name : "database";
     if (values->to.count == 0)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "nowhere to carry messages to; add --to sqlite:PATH");
+                        "nowhere to carry messages to; add --to sqlite:PATH or --to amqp://HOST");
     if (values->to.count > LINKS_MAX)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "more than %d times --to", LINKS_MAX);
     TRY(pr__wiring_store(&request, &of->store, err));
     for (size_t i = 0; i < values->to.count; i++) {
-        TRY(pr__wiring_link(values->to.items[i], name, &values->common, values->owner, observer,
-                            &of->links[i], err));
+        pr__link_request link = {.text = values->to.items[i],
+                                 .name = values->transport_name,
+                                 .common = &values->common,
+                                 .owner = values->owner,
+                                 .observer = observer,
+                                 .exchange_prefix = values->exchange_prefix,
+                                 .window = (uint32_t)pr__option_or(values->window, 0),
+                                 .amqp_flags = values->cloudevents ? PR_AMQP_CLOUDEVENTS : 0};
+        TRY(pr__wiring_link(&link, &of->links[i], err));
         of->transports[i] = of->links[i].transport;
         of->count++;
     }
@@ -317,8 +336,8 @@ static pr__exit run(pr__cli *cli, const void *v)
 
 const pr__command pr__command_relay = {
     .name = "relay",
-    .arguments = "--to [NAME=]STORE",
-    .summary = "carry messages from the outbox to other stores",
+    .arguments = "--to [NAME=]WHERE",
+    .summary = "carry messages from the outbox to other stores or a broker",
     .details =
         "Runs until SIGTERM or SIGINT, finishes the round in hand, and prints what it did. Any "
         "number of relays may work on one store. With --once it exits 5 when messages were not "

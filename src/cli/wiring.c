@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <postroom/amqp.h>
 #include <postroom/database.h>
 #include <postroom/postgres.h>
 #include <postroom/sqlite.h>
@@ -107,26 +108,59 @@ static size_t name_size(const char *text)
     return size;
 }
 
-pr_status pr__wiring_link(const char *text, const char *default_name, const pr__common *common,
-                          const char *owner, const pr_observer *observer, pr__link *ret_link,
-                          pr_error *err)
+bool pr__wiring_is_amqp(const char *text)
+{
+    return pr__text_starts_with(text, "amqp:") || pr__text_starts_with(text, "amqps:");
+}
+
+static pr_status open_amqp(const char *text, const pr__link_request *request, pr__link *link,
+                           pr_error *err)
+{
+    pr_amqp_options opt =
+        PR_AMQP_OPTIONS(.window = request->window, .flags = request->amqp_flags,
+                        .queue_kind = request->queue_kind, .name = link->name,
+                        .prefix = request->exchange_prefix, .observer = request->observer);
+    if (strcmp(text, "amqp:") == 0) {
+        text = getenv(PR__AMQP_ENVIRONMENT);
+        if (pr__text_empty(text))
+            return pr__fail(err, PR_E_INVALID, ORIGIN,
+                            "'amqp:' means what " PR__AMQP_ENVIRONMENT " says, and it says "
+                            "nothing");
+    }
+    return pr_amqp_transport_new(text, &opt, &link->transport, err);
+}
+
+static pr_status open_database(const char *text, const pr__link_request *request, pr__link *link,
+                               pr_error *err)
+{
+    pr__store_request store = {.common = request->common, .observer = request->observer};
+    TRY(open_named(text, &store, &link->store, err));
+    pr_database_options opt = {.size = (uint32_t)sizeof(opt),
+                               .name = link->name,
+                               .owner = request->owner,
+                               .observer = request->observer};
+    return pr_database_transport_new(link->store, &opt, &link->transport, err);
+}
+
+pr_status pr__wiring_link(const pr__link_request *request, pr__link *ret_link, pr_error *err)
 {
     pr__link link = {NULL, NULL, ""};
-    size_t size = name_size(text);
+    size_t size = name_size(request->text);
+    const char *target = size > 0 ? request->text + size + 1 : request->text;
+    bool amqp = pr__wiring_is_amqp(target);
     if (size >= sizeof(link.name))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "the transport name in '%s' is longer than %zu bytes", text,
-                        sizeof(link.name) - 1);
+                        "the transport name '%.*s' is longer than %zu bytes", (int)size,
+                        request->text, sizeof(link.name) - 1);
     if (size > 0)
-        pr__format(link.name, sizeof(link.name), "%.*s", (int)size, text);
+        pr__format(link.name, sizeof(link.name), "%.*s", (int)size, request->text);
     else
-        pr__format(link.name, sizeof(link.name), "%s", default_name);
-    const char *target = size > 0 ? text + size + 1 : text;
-    pr__store_request request = {.common = common, .observer = observer};
-    TRY(open_named(target, &request, &link.store, err));
-    pr_database_options opt = {
-        .size = (uint32_t)sizeof(opt), .name = link.name, .owner = owner, .observer = observer};
-    pr_status status = pr_database_transport_new(link.store, &opt, &link.transport, err);
+        pr__format(link.name, sizeof(link.name), "%s",
+                   request->name ? request->name
+                   : amqp        ? "rabbitmq"
+                                 : "database");
+    pr_status status =
+        amqp ? open_amqp(target, request, &link, err) : open_database(target, request, &link, err);
     if (status != PR_OK) {
         pr__link_done(&link);
         return status;

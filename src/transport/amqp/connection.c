@@ -59,6 +59,8 @@ static const char *advice_of(int status)
     case AMQP_STATUS_INCOMPATIBLE_AMQP_VERSION:
     case AMQP_STATUS_BAD_AMQP_DATA:
         return "; is it AMQP 0-9-1 that listens there?";
+    case AMQP_STATUS_HOSTNAME_RESOLUTION_FAILED:
+        return "; is the host's name right?";
     default: /* codes of a library: there is no advice for the others */
         return "";
     }
@@ -155,6 +157,13 @@ static pr_status open_socket(pr__amqp_connection *connection, const pr__amqp_uri
         TRY(prepare_tls(connection, uri, socket, err));
     struct timeval timeout = timeval_of(uri->connect_timeout_ms);
     int status = amqp_socket_open_noblock(socket, uri->host, uri->port, &timeout);
+    if (status == AMQP_STATUS_SOCKET_ERROR) {
+        connection->broken = true;
+        return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
+                              "connect to %s: nobody answers; is the broker running, and is it "
+                              "the right port?",
+                              connection->peer);
+    }
     TRY(pr__amqp_check_status(connection, status, uri->tls ? "connect with TLS" : "connect", err));
     connection->fd = amqp_get_sockfd(connection->state);
     return PR_OK;

@@ -98,7 +98,7 @@ static pr_status ask_queue(asking *ask, const char *name, bool passive, amqp_tab
     return answer(ask, what, err);
 }
 
-static pr_status queue(asking *ask, const char *name, amqp_table_t arguments, pr_error *err)
+static pr_status durable_queue(asking *ask, const char *name, amqp_table_t arguments, pr_error *err)
 {
     if (ask->check_only)
         TRY(ask_queue(ask, name, /* passive= */ true, amqp_empty_table, err));
@@ -127,8 +127,8 @@ static pr_status queues(asking *ask, const pr__amqp_names *names, pr_error *err)
     /* Without the type an older broker's queue and a newer one's are equal; say it for quorum. */
     const amqp_table_t dead = {.num_entries = ask->quorum ? 1 : 0, .entries = &entries[2]};
     const amqp_table_t own = {.num_entries = ask->quorum ? 3 : 2, .entries = entries};
-    TRY(queue(ask, names->dead, dead, err));
-    return queue(ask, names->queue, own, err);
+    TRY(durable_queue(ask, names->dead, dead, err));
+    return durable_queue(ask, names->queue, own, err);
 }
 
 static pr_status bindings(asking *ask, const pr_subscribe_options *options,
@@ -192,5 +192,20 @@ pr_status pr__amqp_topology_temporary(pr__amqp_connection *connection, uint16_t 
                         amqp_empty_table);
         TRY(pr__amqp_check_rpc(connection, what, err));
     }
+    return PR_OK;
+}
+
+pr_status pr__amqp_topology_look(pr__amqp_connection *connection, const char *queue,
+                                 uint32_t *ret_messages, uint32_t *ret_consumers, pr_error *err)
+{
+    char what[PR__AMQP_NAME_SIZE + 40];
+    TRY(pr__amqp_channel_open(connection, PR__TOPOLOGY_CHANNEL, false, err));
+    pr__format(what, sizeof(what), "queue.declare '%s', passive", queue);
+    const amqp_queue_declare_ok_t *found = amqp_queue_declare(
+        connection->state, PR__TOPOLOGY_CHANNEL, amqp_cstring_bytes(queue), /* passive= */ 1,
+        /* durable= */ 1, /* exclusive= */ 0, /* auto_delete= */ 0, amqp_empty_table);
+    TRY(pr__amqp_check_rpc(connection, what, err));
+    *ret_messages = found ? found->message_count : 0;
+    *ret_consumers = found ? found->consumer_count : 0;
     return PR_OK;
 }

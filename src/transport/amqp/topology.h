@@ -18,5 +18,8 @@ pr_status pr__amqp_topology(pr__amqp_connection *connection, const pr_subscribe_
 pr_status pr__amqp_topology_temporary(pr__amqp_connection *connection, uint16_t channel,
                                       const pr_subscribe_options *options,
                                       const pr__amqp_names *names, pr_error *err);
+/* What stands in a queue. NOT_FOUND: there is none. */
+pr_status pr__amqp_topology_look(pr__amqp_connection *connection, const char *queue,
+                                 uint32_t *ret_messages, uint32_t *ret_consumers, pr_error *err);
 
 #endif

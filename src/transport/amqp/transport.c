@@ -18,6 +18,7 @@
 #include "base/time.h"
 #include "port/route.h"
 #include "transport/amqp/consumer.h"
+#include "transport/amqp/inspect.h"
 #include "transport/amqp/publisher.h"
 #include "transport/amqp/topology.h"
 
@@ -85,6 +86,21 @@ static pr_status amqp_topology(pr_transport *transport, const pr_subscribe_optio
     pr__watchdog_arm(settings->watchdog, &guard,
                      pr__monotonic_us() + settings->publish_deadline_ms * 1000);
     pr_status status = pr__amqp_topology(&connection, options, check_only, err);
+    pr__amqp_disconnect(&connection);
+    return status;
+}
+
+pr_status pr__amqp_queue_look(pr_transport *transport, const char *queue, uint32_t *ret_messages,
+                              uint32_t *ret_consumers, pr_error *err)
+{
+    pr__amqp_settings *settings = &self_of(transport)->settings;
+    pr__guard guard = {.fd = -1};
+    pr__amqp_connection connection;
+    size_t turn = 0;
+    TRY(pr__amqp_connect(settings, "topology", &guard, &turn, &connection, err));
+    pr__watchdog_arm(settings->watchdog, &guard,
+                     pr__monotonic_us() + settings->publish_deadline_ms * 1000);
+    pr_status status = pr__amqp_topology_look(&connection, queue, ret_messages, ret_consumers, err);
     pr__amqp_disconnect(&connection);
     return status;
 }
