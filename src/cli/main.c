@@ -51,7 +51,7 @@ static void global_help(pr__buffer *out, const char *group)
         if (group && !(pr__text_starts_with(commands[i]->name, group) &&
                        commands[i]->name[strlen(group)] == ' '))
             continue;
-        pr__buffer_printf(out, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+        pr__buffer_printf(out, "  %-17s %s\n", commands[i]->name, commands[i]->summary);
     }
     pr__buffer_append_text(
         out, "\n`postroom COMMAND --help` shows the options of a command. The store is named by\n"
