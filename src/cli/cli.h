@@ -53,6 +53,7 @@ extern const pr__command pr__command_demo;
 extern const pr__command pr__command_migrate;
 extern const pr__command pr__command_send;
 extern const pr__command pr__command_relay;
+extern const pr__command pr__command_receive;
 extern const pr__command pr__command_status;
 extern const pr__command pr__command_outbox_list;
 extern const pr__command pr__command_outbox_show;

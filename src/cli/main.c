@@ -16,15 +16,31 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
+/* one a line, so that each is a line of a diff */
+/* clang-format off */
 static const pr__command *const commands[] = {
-    &pr__command_demo,          &pr__command_migrate,          &pr__command_send,
-    &pr__command_relay,         &pr__command_status,           &pr__command_outbox_list,
-    &pr__command_outbox_show,   &pr__command_dead_list,        &pr__command_dead_show,
-    &pr__command_dead_redrive,  &pr__command_dead_discard,     &pr__command_explain,
-    &pr__command_cancel,        &pr__command_doctor,           &pr__command_contract_list,
-    &pr__command_contract_show, &pr__command_topology_declare, &pr__command_topology_check,
+    &pr__command_demo,
+    &pr__command_migrate,
+    &pr__command_send,
+    &pr__command_relay,
+    &pr__command_receive,
+    &pr__command_status,
+    &pr__command_outbox_list,
+    &pr__command_outbox_show,
+    &pr__command_dead_list,
+    &pr__command_dead_show,
+    &pr__command_dead_redrive,
+    &pr__command_dead_discard,
+    &pr__command_explain,
+    &pr__command_cancel,
+    &pr__command_doctor,
+    &pr__command_contract_list,
+    &pr__command_contract_show,
+    &pr__command_topology_declare,
+    &pr__command_topology_check,
     &pr__command_topology_show,
 };
+/* clang-format on */
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
 /* Without these a database file could be opened as standard output and be written over. */

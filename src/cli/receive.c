@@ -1,0 +1,426 @@
+/*
+ * `postroom receive`: handles messages with a command, from a shell or in any language.
+ *
+ * The inbox is leased: the command runs outside any transaction, and the mark, with what the
+ * command sends, is committed when it has succeeded. SIGTERM and SIGINT stop it: the command in
+ * hand may end within the grace period, else it is ended and its message goes back uncharged.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <postroom/clock.h>
+#include <postroom/database.h>
+#include <postroom/endpoint.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "cli/cli.h"
+#include "cli/line.h"
+#include "cli/output.h"
+#include "cli/receive.h"
+#include "cli/wiring.h"
+
+#define ORIGIN                "cli.receive"
+#define KILL_AFTER_MS_DEFAULT 5000
+#define GRACE_MS_DEFAULT      10000
+#define TROUBLE_DELAY_MS      1000 /* no process could be started */
+#define WATCH_MS              20
+#define TRANSPORT_NAME        "database"
+
+DEFINE_AUTO(pr_endpoint, pr_endpoint_free);
+
+typedef struct receive_values {
+    pr__common common;
+    const char *endpoint;
+    pr__texts types;
+    const char *exec;
+    const char *from;
+    const char *exchange_prefix;
+    const char *owner;
+    bool lines;
+    bool follow_ups;
+    int64_t timeout_ms;
+    int64_t kill_after_ms;
+    int64_t until_idle_ms;
+    int64_t retry_max;
+    int64_t backoff_initial_ms;
+    int64_t backoff_max_ms;
+    int64_t lease_ms;
+    int64_t grace_ms;
+    int64_t parent;
+} receive_values;
+
+static const pr__option options[] = {
+    {"endpoint", PR__OPTION_TEXT, "ID", "who receives: those of one id share its messages",
+     offsetof(receive_values, endpoint), 0, 0, NULL},
+    {"type", PR__OPTION_LIST, "URN", "what it receives; may be given several times",
+     offsetof(receive_values, types), 0, 0, NULL},
+    {"exec", PR__OPTION_TEXT, "CMD", "the command that handles a message, run by sh",
+     offsetof(receive_values, exec), 0, 0, NULL},
+    {"lines", PR__OPTION_FLAG, NULL,
+     "run the command once and speak with it in JSON lines, a message and a verdict each",
+     offsetof(receive_values, lines), 0, 0, NULL},
+    {"follow-ups", PR__OPTION_FLAG, NULL,
+     "what the command prints are messages, JSON lines as of send --lines: they are enqueued with "
+     "the mark",
+     offsetof(receive_values, follow_ups), 0, 0, NULL},
+    {"from", PR__OPTION_TEXT, "[NAME=]WHERE",
+     "where messages come from: another store, or amqp://HOST; NAME is the scheme of its addresses "
+     "(default: the store itself)",
+     offsetof(receive_values, from), 0, 0, NULL},
+    {"exchange-prefix", PR__OPTION_TEXT, "TEXT",
+     "RabbitMQ: stands in front of every exchange and queue",
+     offsetof(receive_values, exchange_prefix), 0, 0, NULL},
+    {"timeout", PR__OPTION_DURATION, "TIME",
+     "end a command that takes longer for a message, and try again later; 0s = never (default 0s)",
+     offsetof(receive_values, timeout_ms), 0, 0, NULL},
+    {"kill-after", PR__OPTION_DURATION, "TIME",
+     "between SIGTERM and SIGKILL of a command that is to end (default 5s)",
+     offsetof(receive_values, kill_after_ms), 0, 0, NULL},
+    {"until-idle", PR__OPTION_DURATION, "TIME", "stop when nothing has come for so long",
+     offsetof(receive_values, until_idle_ms), 1, 0, NULL},
+    {"retry-max", PR__OPTION_COUNT, "N", "retries of a message before it is dead (default 10)",
+     offsetof(receive_values, retry_max), 0, 1000000, NULL},
+    {"backoff", PR__OPTION_DURATION, "TIME",
+     "wait before the first retry of a message; doubles each time (default 5s)",
+     offsetof(receive_values, backoff_initial_ms), 1, 0, NULL},
+    {"backoff-max", PR__OPTION_DURATION, "TIME", "wait at most so long (default 15m)",
+     offsetof(receive_values, backoff_max_ms), 1, 0, NULL},
+    {"lease", PR__OPTION_DURATION, "TIME",
+     "how long a message is its own, unless renewed; after a crash others take it then (default "
+     "30s)",
+     offsetof(receive_values, lease_ms), 1, 0, NULL},
+    {"grace", PR__OPTION_DURATION, "TIME",
+     "when stopped, wait so long for the command in hand (default 10s)",
+     offsetof(receive_values, grace_ms), 1, 0, NULL},
+    {"owner", PR__OPTION_TEXT, "NAME", "who it is for explain (default: host and process id)",
+     offsetof(receive_values, owner), 0, 0, NULL},
+    {"parent", PR__OPTION_COUNT, "PID", "stop when this process, which started it, is gone",
+     offsetof(receive_values, parent), 1, 0, NULL},
+    {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
+};
+
+/* ---- stopping ---- */
+
+/* What the handler stops; set before the handler is, and cleared after it is gone. */
+static pr_endpoint *volatile running;
+static atomic_int_least64_t stopped_at_us; /* monotonic; 0 = it was not told to stop */
+static int64_t grace_ms;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&stopped_at_us, pr__monotonic_us());
+    if (running)
+        pr_endpoint_stop(running);
+}
+
+/* The message is not ours any more, or the grace of a stop is over. */
+static bool is_cancelled(void *scope)
+{
+    int64_t at_us = atomic_load(&stopped_at_us);
+    bool over = at_us > 0 && pr__monotonic_us() >= at_us + grace_ms * 1000;
+    return over || pr_scope_cancelled(scope);
+}
+
+static void watch_signals(void (*handler)(int))
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = handler;
+    action.sa_flags = (int)SA_RESETHAND; /* the second signal ends the process */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- a message ---- */
+
+typedef struct worker {
+    pr__receiver receiver;
+    bool lines;
+    pr__child child; /* with lines: the command, from message to message */
+    atomic_bool busy;
+} worker;
+
+/* Enqueue what the command sends, in the transaction of the mark. */
+static pr_status send_follow_ups(const worker *of, pr_scope *scope, pr__buffer *lines,
+                                 pr_error *err)
+{
+    AUTO(pr__arena) arena = pr__arena_new(0);
+    const pr_message defaults = PR_MESSAGE(.type_version = 0);
+    size_t number = 0;
+    if (!arena || lines->failed)
+        return pr__fail_nomem(err, ORIGIN);
+    for (size_t at = 0; at < lines->size;) {
+        const char *line = lines->data + at;
+        const char *end = memchr(line, '\n', lines->size - at);
+        size_t size = end ? (size_t)(end - line) : lines->size - at;
+        at += size + 1;
+        number++;
+        if (size == 0)
+            continue;
+        pr_message message = PR_MESSAGE(.type_version = 0);
+        pr_status status = pr__line_parse(line, size, &defaults, pr__wall_us(),
+                                          of->receiver.body_size_max, arena, &message, err);
+        pr_unit *unit = NULL;
+        if (status == PR_OK)
+            status = pr_scope_unit_get(scope, &unit, err);
+        if (status == PR_OK)
+            status = pr_unit_enqueue(unit, &message, NULL, err);
+        if (status != PR_OK) {
+            pr__error_context(err, "message %zu of the command", number);
+            return status;
+        }
+    }
+    return PR_OK;
+}
+
+static pr_handled finish(const worker *of, pr_scope *scope, pr__answer *answer)
+{
+    pr_error err = PR_ERROR_INIT;
+    if (answer->handled == PR_HANDLED_DEFER)
+        return pr_scope_defer(scope, answer->delay_ms < 0 ? TROUBLE_DELAY_MS : answer->delay_ms);
+    if (answer->handled == PR_HANDLED_OK &&
+        send_follow_ups(of, scope, &answer->follow_ups, &err) != PR_OK) {
+        answer->handled = PR_HANDLED_RETRY;
+        answer->delay_ms = -1;
+        pr__format(answer->reason, sizeof(answer->reason), "%s", err.message);
+    }
+    if (answer->handled != PR_HANDLED_OK)
+        pr_scope_fail(scope, answer->reason, answer->delay_ms);
+    return answer->handled;
+}
+
+static pr_handled handle(void *user, pr_scope *scope)
+{
+    worker *of = user;
+    pr__answer answer = {.handled = PR_HANDLED_RETRY, .delay_ms = -1};
+    atomic_store(&of->busy, true);
+    if (of->lines)
+        pr__receive_line(&of->receiver, &of->child, scope, &answer);
+    else
+        pr__receive_exec(&of->receiver, scope, &answer);
+    pr_handled handled = finish(of, scope, &answer);
+    pr__buffer_done(&answer.follow_ups);
+    atomic_store(&of->busy, false);
+    return handled;
+}
+
+/* ---- until it is idle ---- */
+
+typedef struct watcher {
+    pr_endpoint *endpoint;
+    worker *of;
+    int64_t idle_ms;
+    atomic_bool over;
+    pthread_t thread;
+    bool started;
+} watcher;
+
+static uint64_t seen_so_far(pr_endpoint *endpoint)
+{
+    pr_endpoint_snapshot seen = {.size = (uint32_t)sizeof(seen)};
+    pr_status ignored = pr_endpoint_snapshot_get(endpoint, &seen, NULL);
+    (void)ignored;
+    return seen.received + seen.handled + seen.duplicate + seen.failed + seen.dead + seen.held +
+           seen.deferred;
+}
+
+static void *watch(void *user)
+{
+    watcher *w = user;
+    uint64_t before = seen_so_far(w->endpoint);
+    int64_t since_us = pr__monotonic_us();
+    while (!atomic_load(&w->over)) {
+        uint64_t now = seen_so_far(w->endpoint);
+        if (now != before || atomic_load(&w->of->busy))
+            since_us = pr__monotonic_us();
+        before = now;
+        if (pr__monotonic_us() - since_us >= w->idle_ms * 1000)
+            pr_endpoint_stop(w->endpoint);
+        pr__sleep_us((int64_t)WATCH_MS * 1000);
+    }
+    return NULL;
+}
+
+/* ---- running ---- */
+
+typedef struct receiving {
+    pr_store *store;
+    pr__link link; /* --from */
+    pr_transport *own;
+    pr_endpoint *endpoint;
+    worker of;
+} receiving;
+
+static void receiving_done(receiving *r)
+{
+    pr_endpoint_free(r->endpoint);
+    pr__child_stop(&r->of.child, r->of.receiver.kill_after_ms, r->of.receiver.kill_after_ms);
+    pr_transport_free(r->own);
+    pr__link_done(&r->link);
+    pr_store_free(r->store);
+}
+
+static pr_status check_values(const receive_values *values, pr_error *err)
+{
+    if (!values->endpoint)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "who receives? add --endpoint ID");
+    if (values->types.count == 0)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "what is received? add --type URN");
+    if (pr__text_empty(values->exec))
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "what handles messages? add --exec 'CMD'");
+    if (values->lines && values->follow_ups)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "--lines and --follow-ups together; a verdict has its own \"send\"");
+    return PR_OK;
+}
+
+static pr_status open_transport(const receive_values *values, receiving *r,
+                                pr_transport **ret_transport, pr_error *err)
+{
+    pr_database_options opt = {
+        .size = (uint32_t)sizeof(opt), .name = TRANSPORT_NAME, .owner = values->owner};
+    if (values->from) {
+        pr__link_request link = {.text = values->from,
+                                 .common = &values->common,
+                                 .owner = values->owner,
+                                 .exchange_prefix = values->exchange_prefix};
+        TRY(pr__wiring_link(&link, &r->link, err));
+        *ret_transport = r->link.transport;
+        return PR_OK;
+    }
+    TRY(pr_database_transport_new(r->store, &opt, &r->own, err));
+    *ret_transport = r->own;
+    return PR_OK;
+}
+
+static pr_status open_receiving(const receive_values *values, receiving *r, pr_error *err)
+{
+    pr__store_request request = {.common = &values->common};
+    pr_transport *transport = NULL;
+    TRY(check_values(values, err));
+    TRY(pr__wiring_store(&request, &r->store, err));
+    TRY(open_transport(values, r, &transport, err));
+    r->of.lines = values->lines;
+    r->of.receiver = (pr__receiver){
+        .command = values->exec,
+        .endpoint = values->endpoint,
+        .timeout_ms = pr__option_or(values->timeout_ms, 0),
+        .kill_after_ms = pr__option_or(values->kill_after_ms, KILL_AFTER_MS_DEFAULT),
+        .body_size_max = PR_BODY_SIZE_DEFAULT,
+        .follow_ups = values->follow_ups,
+        .cancelled = is_cancelled,
+    };
+    pr_endpoint_options opt =
+        PR_ENDPOINT_OPTIONS(.id = values->endpoint, .types = values->types.items,
+                            .type_count = values->types.count, .handler = handle, .user = &r->of,
+                            .inbox = PR_INBOX_LEASED, .concurrency = 1,
+                            .retry_max = values->retry_max == 0
+                                             ? PR_RETRY_NONE
+                                             : (uint32_t)pr__option_or(values->retry_max, 0),
+                            .backoff_initial_ms = pr__option_or(values->backoff_initial_ms, 0),
+                            .backoff_max_ms = pr__option_or(values->backoff_max_ms, 0),
+                            .lease_ms = pr__option_or(values->lease_ms, 0),
+                            .stop_grace_ms = pr__option_or(values->grace_ms, GRACE_MS_DEFAULT),
+                            .owner = values->owner);
+    return pr_endpoint_new(r->store, transport, &opt, &r->endpoint, err);
+}
+
+static void summary_member(pr__json *json, const char *key, uint64_t value)
+{
+    pr__json_key(json, key);
+    pr__json_uint(json, value);
+}
+
+static void print_summary(pr__cli *cli, const pr_endpoint_snapshot *seen)
+{
+    AUTO_BUFFER out = PR_BUFFER_INIT;
+    pr__json json;
+    if (!cli->json) {
+        pr__buffer_printf(&out,
+                          "%llu handled, %llu failed, %llu dead, %llu deferred, "
+                          "%llu duplicates",
+                          (unsigned long long)seen->handled, (unsigned long long)seen->failed,
+                          (unsigned long long)seen->dead, (unsigned long long)seen->deferred,
+                          (unsigned long long)seen->duplicate);
+        pr__print_buffer(cli, &out);
+        return;
+    }
+    pr__json_init(&json, &out);
+    pr__json_object_begin(&json);
+    summary_member(&json, "received", seen->received);
+    summary_member(&json, "handled", seen->handled);
+    summary_member(&json, "failed", seen->failed);
+    summary_member(&json, "dead", seen->dead);
+    summary_member(&json, "deferred", seen->deferred);
+    summary_member(&json, "held", seen->held);
+    summary_member(&json, "duplicate", seen->duplicate);
+    summary_member(&json, "conflict", seen->conflict);
+    summary_member(&json, "requeued", seen->requeued);
+    summary_member(&json, "fenced", seen->fenced);
+    pr__json_object_end(&json);
+    pr__print_buffer(cli, &out);
+}
+
+static pr__exit receive(pr__cli *cli, const receive_values *values, receiving *r)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_endpoint_snapshot seen = {.size = (uint32_t)sizeof(seen)};
+    watcher w = {.endpoint = r->endpoint, .of = &r->of, .idle_ms = values->until_idle_ms};
+    running = r->endpoint;
+    grace_ms = pr__option_or(values->grace_ms, GRACE_MS_DEFAULT);
+    watch_signals(on_signal);
+    if (values->parent != PR__UNSET) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != (pid_t)values->parent) /* it was gone before */
+            pr_endpoint_stop(r->endpoint);
+    }
+    if (values->until_idle_ms != PR__UNSET)
+        w.started = pthread_create(&w.thread, NULL, watch, &w) == 0;
+    pr_status status = pr_endpoint_run(r->endpoint, &err);
+    watch_signals(SIG_DFL);
+    running = NULL;
+    atomic_store(&w.over, true);
+    if (w.started)
+        pthread_join(w.thread, NULL);
+    if (pr_endpoint_snapshot_get(r->endpoint, &seen, NULL) == PR_OK)
+        print_summary(cli, &seen);
+    if (status != PR_OK && status != PR_E_CANCELLED)
+        return pr__report_error(cli, &err);
+    return PR__EXIT_OK;
+}
+
+static pr__exit run(pr__cli *cli, const void *v)
+{
+    const receive_values *values = v;
+    pr_error err = PR_ERROR_INIT;
+    receiving r = {.store = NULL};
+    pr__exit code;
+    if (open_receiving(values, &r, &err) != PR_OK)
+        code = pr__report_error(cli, &err);
+    else
+        code = receive(cli, values, &r);
+    receiving_done(&r);
+    return code;
+}
+
+const pr__command pr__command_receive = {
+    .name = "receive",
+    .arguments = "--endpoint ID --type URN --exec 'CMD'",
+    .summary = "handle messages with a command",
+    .details =
+        "The command gets the body on its standard input and the envelope in POSTROOM_ variables "
+        "of its environment. Exit 0: done, once and for all; 65: dead at once; anything else, 75 "
+        "for one: tried again later. Runs until SIGTERM or SIGINT.",
+    .options = options,
+    .values_size = sizeof(receive_values),
+    .uses_store = true,
+    .run = run,
+};

@@ -1,0 +1,81 @@
+/*
+ * One process a message: the body on its standard input, the envelope in its environment, its exit
+ * code is the verdict.
+ *
+ * Keeps: exit 0 and nothing else is "done"; a command that was told to end, because of its time or
+ * because we stop, is not believed any more.
+ */
+#include <sys/wait.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/receive.h"
+
+#define ORIGIN         "cli.receive"
+#define EXIT_PERMANENT 65 /* EX_DATAERR of sysexits.h */
+#define FOLLOW_UPS_MAX ((size_t)64 * 1024 * 1024)
+
+static void judge_exit(const pr__child *child, pr__answer *answer)
+{
+    char how[64];
+    bool exited = WIFEXITED(child->status);
+    int code = exited ? WEXITSTATUS(child->status) : -1;
+    pr__child_end_text(child, how, sizeof(how));
+    pr__format(answer->reason, sizeof(answer->reason), "the command %s", how);
+    if (code == 0)
+        answer->handled = PR_HANDLED_OK;
+    else
+        answer->handled = code == EXIT_PERMANENT ? PR_HANDLED_PERMANENT : PR_HANDLED_RETRY;
+}
+
+static void judge(const pr__receiver *receiver, pr__child_end end, pr__child *child,
+                  pr__answer *answer)
+{
+    answer->handled = PR_HANDLED_RETRY;
+    switch (end) {
+    case PR__CHILD_ENDED:
+        judge_exit(child, answer);
+        return;
+    case PR__CHILD_TIMED_OUT:
+        pr__format(answer->reason, sizeof(answer->reason), "the command ran longer than %lld ms",
+                   (long long)receiver->timeout_ms);
+        break;
+    case PR__CHILD_CANCELLED:
+        answer->handled = PR_HANDLED_DEFER;
+        pr__format(answer->reason, sizeof(answer->reason), "stopped before the command ended");
+        break;
+    case PR__CHILD_ANSWERED: /* only with until_line */
+    case PR__CHILD_TOO_LONG:
+        pr__format(answer->reason, sizeof(answer->reason),
+                   "the command printed more than %zu bytes of messages", FOLLOW_UPS_MAX);
+        break;
+    }
+    pr__child_stop(child, 0, receiver->kill_after_ms);
+}
+
+void pr__receive_exec(const pr__receiver *receiver, pr_scope *scope, pr__answer *ret_answer)
+{
+    const pr_message *message = pr_scope_message(scope);
+    AUTO(pr__arena) arena = pr__arena_new(0);
+    char **environment = arena ? pr__receive_environment(receiver, scope, arena) : NULL;
+    pr_error err = PR_ERROR_INIT;
+    pr__child child = {.pid = 0};
+    pr__exchange exchange = {.input = message->body,
+                             .input_size = (size_t)message->body_size_bytes,
+                             .close_input = true,
+                             .output_max = FOLLOW_UPS_MAX,
+                             .timeout_ms = receiver->timeout_ms,
+                             .cancelled = receiver->cancelled,
+                             .user = scope};
+    pr_status status = environment ? pr__child_start(receiver->command, environment,
+                                                     receiver->follow_ups, &child, &err)
+                                   : pr__fail_nomem(&err, ORIGIN);
+    if (status != PR_OK) { /* our own trouble: no message is charged */
+        ret_answer->handled = PR_HANDLED_DEFER;
+        ret_answer->delay_ms = -1;
+        pr__format(ret_answer->reason, sizeof(ret_answer->reason), "%s", err.message);
+        return;
+    }
+    judge(receiver, pr__child_exchange(&child, &exchange), &child, ret_answer);
+    ret_answer->follow_ups = exchange.output;
+}

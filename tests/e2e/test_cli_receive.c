@@ -1,0 +1,414 @@
+/*
+ * `postroom receive`: messages handled by commands, one process each, and what becomes of those
+ * that fail, hang, die or are stopped.
+ */
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "program.h"
+
+#define STORE  "sqlite:a.db"
+#define TYPE   "urn:message:shop:order-placed"
+#define MARKS  "SELECT count(*) FROM postroom_inbox"
+#define PARKED "SELECT count(*) FROM postroom_inbox_parked"
+#define RECEIVE                                                                                    \
+    "receive", "--store", STORE, "--endpoint", "billing", "--type", TYPE, "--backoff", "10ms"
+
+/* A store that is its own transport, in a folder of its own, with the endpoint subscribed. */
+static void enter(folder *here)
+{
+    folder_enter(here);
+    expect(0, NULL, "", "migrate", "--store", STORE, "--default-transport", "local");
+    expect(0, "0 handled", "", RECEIVE, "--exec", "false", "--until-idle", "100ms");
+}
+
+static void send(const char *body)
+{
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, body);
+}
+
+static int64_t parked(const char *state, const char *error)
+{
+    char sql[512];
+    snprintf(sql, sizeof(sql), PARKED " WHERE state = '%s' AND last_error GLOB '%s'", state, error);
+    return number_of("a.db", sql);
+}
+
+static void wait_file(const char *path)
+{
+    int64_t deadline = now_ms() + DEADLINE_MS;
+    while (!file_exists(path)) {
+        assert_true(now_ms() < deadline);
+        sleep_a_little();
+    }
+}
+
+/* ---- what a command sees ---- */
+
+static void the_body_is_on_its_input_and_the_envelope_in_its_environment(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    setenv("POSTROOM_KEY", "of the outside", 1);
+    setenv("POSTROOM_HEADER_OUTER", "of the outside", 1);
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, "{\"a\": 1}", "--id",
+           "01a22dd4-0000-7000-8000-000000000001", "--version", "3", "--tenant", "t1",
+           "--correlation-id", "c 1", "--causation-id", "b", "--traceparent",
+           "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "--source", "shop",
+           "--header", "order-id=7 'x'", "--header", "PATH=/nowhere", "--occurred-at",
+           "2026-01-31T12:00:00Z");
+    expect(0, "1 handled", "", RECEIVE, "--until-idle", "300ms", "--exec",
+           "cat >body; env | grep ^POSTROOM_ | sort >env; command -v cat >path");
+    char *body = read_file("body"), *env = read_file("env"), *path = read_file("path");
+    assert_string_equal(body, "{\"a\": 1}");
+    assert_string_equal(path, "/usr/bin/cat\n");
+    static const char *const lines[] = {
+        "POSTROOM_ATTEMPT=1\n",
+        "POSTROOM_CAUSATION_ID=b\n",
+        "POSTROOM_CONTENT_TYPE=application/json\n",
+        "POSTROOM_CORRELATION_ID=c 1\n",
+        "POSTROOM_ENDPOINT=billing\n",
+        "POSTROOM_HEADERS={\"order-id\":\"7 'x'\",\"PATH\":\"/nowhere\"}\n",
+        "POSTROOM_HEADER_ORDER_ID=7 'x'\n",
+        "POSTROOM_HEADER_PATH=/nowhere\n",
+        "POSTROOM_MESSAGE_ID=01a22dd4-0000-7000-8000-000000000001\n",
+        "POSTROOM_OCCURRED_AT=2026-01-31T12:00:00.000000Z\n",
+        "POSTROOM_SOURCE=shop\n",
+        "POSTROOM_TENANT=t1\n",
+        "POSTROOM_TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n",
+        "POSTROOM_TYPE=" TYPE "\n",
+        "POSTROOM_TYPE_VERSION=3\n",
+    };
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        CHECK_CASE(strstr(env, lines[i]), lines[i]);
+    assert_null(strstr(env, "of the outside"));
+    unsetenv("POSTROOM_KEY");
+    unsetenv("POSTROOM_HEADER_OUTER");
+    free(body);
+    free(env);
+    free(path);
+    folder_leave(&here);
+}
+
+static void a_command_need_not_read_its_body(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    char *large = malloc(400001);
+    enter(&here);
+    memset(large, 'x', 400000);
+    large[400000] = '\0';
+    write_file("large", large);
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, "--file", "large");
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, "--file", "large");
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, "--file", "large");
+    run(&r, RECEIVE, "--until-idle", "300ms", "--exec",
+        "case $(ls n* 2>/dev/null | wc -l) in 0) : >n1;; 1) : >n2; exec <&-; sleep 0.1;; "
+        "*) : >n3; wc -c >size;; esac");
+    check_result(&r, 0, "3 handled, 0 failed", "", "early");
+    char *size = read_file("size");
+    assert_string_equal(size, "400000\n");
+    assert_int_equal(number_of("a.db", MARKS), 3);
+    result_done(&r);
+    free(size);
+    free(large);
+    folder_leave(&here);
+}
+
+/* ---- verdicts ---- */
+
+static void the_exit_code_is_the_verdict(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *exec, *state, *error; /* state NULL = done */
+    } cases[] = {
+        {"exit 0", NULL, NULL},
+        {"exit 65", "dead", "the command ended with exit 65"},
+        {"exit 75", "failed", "the command ended with exit 75"},
+        {"exit 1", "failed", "the command ended with exit 1"},
+        {"no-such-command 2>/dev/null", "failed", "the command ended with exit 127"},
+        {"kill -9 $$", "failed", "the command was killed by signal 9"},
+        {"kill -TERM $$", "failed", "the command was killed by signal 15"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        folder here;
+        enter(&here);
+        send("{\"secret\":1}");
+        expect(0, NULL, "", RECEIVE, "--backoff", "10m", "--until-idle", "200ms", "--exec",
+               cases[i].exec);
+        CHECK_CASE(number_of("a.db", MARKS) == (cases[i].state ? 0 : 1), cases[i].exec);
+        CHECK_CASE(number_of("a.db", PARKED) == (cases[i].state ? 1 : 0), cases[i].exec);
+        if (cases[i].state)
+            CHECK_CASE(parked(cases[i].state, cases[i].error) == 1, cases[i].exec);
+        CHECK_CASE(number_of("a.db", PARKED " WHERE attempts <> 1") == 0, cases[i].exec);
+        folder_leave(&here);
+    }
+}
+
+static void a_retry_knows_its_number_and_the_effect_comes_once(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    send("{}");
+    expect(0, "1 handled, 2 failed, 0 dead", "", RECEIVE, "--until-idle", "500ms", "--exec",
+           "echo $POSTROOM_ATTEMPT >>tries; [ $POSTROOM_ATTEMPT = 3 ]");
+    char *tries = read_file("tries");
+    assert_string_equal(tries, "1\n2\n3\n");
+    free(tries);
+    expect(0, "0 handled", "", RECEIVE, "--until-idle", "200ms", "--exec", ": >again");
+    assert_false(file_exists("again"));
+    folder_leave(&here);
+}
+
+static void retries_have_an_end(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    send("{}");
+    expect(0, "0 handled, 1 failed, 1 dead", "", RECEIVE, "--retry-max", "1", "--until-idle",
+           "300ms", "--exec", "exit 75");
+    assert_int_equal(parked("dead", "the command ended with exit 75"), 1);
+    folder_leave(&here);
+}
+
+/* ---- commands that misbehave ---- */
+
+/* The command and what it started are gone, though they refuse SIGTERM. */
+static void a_command_that_hangs_is_ended_with_all_that_it_started(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    send("{}");
+    expect(0, "0 handled, 1 failed", "", RECEIVE, "--backoff", "10m", "--until-idle", "300ms",
+           "--timeout", "300ms", "--kill-after", "100ms", "--exec",
+           "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >inner.new; mv inner.new inner; "
+           "while :; do sleep 0.05; done' & while :; do sleep 0.05; done");
+    assert_int_equal(parked("failed", "the command ran longer than 300 ms"), 1);
+    char *inner = read_file("inner");
+    assert_non_null(inner);
+    pid_t pid = (pid_t)strtol(inner, NULL, 10);
+    free(inner);
+    int64_t deadline = now_ms() + DEADLINE_MS;
+    while (kill(pid, 0) == 0) {
+        assert_true(now_ms() < deadline);
+        sleep_a_little();
+    }
+    folder_leave(&here);
+}
+
+static void a_command_that_ends_at_sigterm_is_not_believed(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    send("{}");
+    expect(0, "0 handled, 1 failed", NULL, RECEIVE, "--backoff", "10m", "--until-idle", "200ms",
+           "--timeout", "200ms", "--exec", "trap 'exit 0' TERM; while :; do sleep 0.02; done");
+    assert_int_equal(parked("failed", "the command ran longer than 200 ms"), 1);
+    assert_int_equal(number_of("a.db", MARKS), 0);
+    folder_leave(&here);
+}
+
+/* A background process that keeps the command's output open holds nothing up. */
+static void what_a_command_leaves_behind_is_not_waited_for(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    send("{}");
+    int64_t began = now_ms();
+    expect(0, "1 handled", "", RECEIVE, "--follow-ups", "--until-idle", "200ms", "--exec",
+           "(sleep 20; echo garbage) 2>/dev/null & echo $! >pid");
+    assert_true(now_ms() - began < 15000);
+    char *pid = read_file("pid");
+    kill((pid_t)strtol(pid, NULL, 10), SIGKILL);
+    free(pid);
+    folder_leave(&here);
+}
+
+/* ---- what it sends ---- */
+
+static void follow_ups_are_committed_with_the_mark(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, "{}", "--correlation-id", "talk", "--id",
+           "01a22dd4-0000-7000-8000-000000000001");
+    expect(0, "1 handled, 1 failed", "", RECEIVE, "--follow-ups", "--until-idle", "300ms", "--exec",
+           "echo '{\"type\":\"urn:message:billing:written\",\"body\":{\"n\":1}}';"
+           "printf '{\"type\":\"urn:message:billing:sent\",\"body_text\":\"x\"}';"
+           "[ $POSTROOM_ATTEMPT = 2 ]");
+    assert_int_equal(number_of("a.db", "SELECT count(*) FROM postroom_outbox WHERE type LIKE "
+                                       "'urn:message:billing:%' AND correlation_id = 'talk' AND "
+                                       "causation_id = '01a22dd4-0000-7000-8000-000000000001' AND "
+                                       "source = 'billing'"),
+                     2);
+    folder_leave(&here);
+}
+
+static void follow_ups_that_are_none_undo_the_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *printed, *error;
+    } cases[] = {
+        {"s3cret", "message 2 of the command: *"},
+        {"{\"type\":\"urn:message:a:b\"}", "message 2 of the command: *body*"},
+        {"{\"type\":\"order-placed\",\"body\":1}", "message 2 of the command: *urn*"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        folder here;
+        char exec[256];
+        enter(&here);
+        send("{}");
+        snprintf(exec, sizeof(exec), "echo '{\"type\":\"urn:message:a:b\",\"body\":1}'; echo '%s'",
+                 cases[i].printed);
+        expect(0, "0 handled, 1 failed", "", RECEIVE, "--backoff", "10m", "--follow-ups",
+               "--until-idle", "200ms", "--exec", exec);
+        CHECK_CASE(parked("failed", cases[i].error) == 1, cases[i].printed);
+        CHECK_CASE(parked("failed", "*s3cret*") == 0, cases[i].printed);
+        CHECK_CASE(number_of("a.db", "SELECT count(*) FROM postroom_outbox") == 1,
+                   cases[i].printed);
+        CHECK_CASE(number_of("a.db", MARKS) == 0, cases[i].printed);
+        folder_leave(&here);
+    }
+}
+
+/* No transaction is open while a command runs: it may write to the very database. */
+static void a_command_may_write_to_the_same_store(void **state)
+{
+    (void)state;
+    folder here;
+    char exec[512];
+    enter(&here);
+    send("{}");
+    snprintf(exec, sizeof(exec), "'%s' send --store " STORE " urn:message:a:b '{}' --busy 1s >id",
+             getenv("POSTROOM_PROGRAM"));
+    expect(0, "1 handled, 0 failed", "", RECEIVE, "--until-idle", "300ms", "--exec", exec);
+    assert_int_equal(number_of("a.db", "SELECT count(*) FROM postroom_outbox"), 2);
+    folder_leave(&here);
+}
+
+/* ---- stopping ---- */
+
+static void stopped_in_mid_command_nothing_is_charged(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    send("{}");
+    pid_t pid = start(NULL, RECEIVE, "--grace", "200ms", "--kill-after", "100ms", "--exec",
+                      ": >begun; while :; do sleep 0.05; done");
+    wait_file("begun");
+    kill(pid, SIGTERM);
+    finish_program(pid, &r);
+    check_result(&r, 0, "0 handled, 0 failed, 0 dead", "", "stopped");
+    result_done(&r);
+    assert_int_equal(number_of("a.db", MARKS), 0);
+    assert_int_equal(number_of("a.db", PARKED " WHERE attempts > 0 OR state = 'dead'"), 0);
+    expect(0, "1 handled, 0 failed", "", RECEIVE, "--until-idle", "1s", "--exec",
+           "[ $POSTROOM_ATTEMPT = 1 ]");
+    folder_leave(&here);
+}
+
+static void a_command_that_ends_within_the_grace_is_done(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    send("{}");
+    pid_t pid = start(NULL, RECEIVE, "--grace", "20s", "--exec",
+                      ": >begun; while [ ! -e end ]; do sleep 0.02; done");
+    wait_file("begun");
+    kill(pid, SIGTERM);
+    write_file("end", "");
+    finish_program(pid, &r);
+    check_result(&r, 0, "1 handled, 0 failed", "", "stopped");
+    result_done(&r);
+    assert_int_equal(number_of("a.db", MARKS), 1);
+    folder_leave(&here);
+}
+
+/* Killed as it holds a message: its command dies too, and another takes the message over. */
+static void a_receiver_that_is_killed_loses_nothing(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    send("{}");
+    pid_t pid = start(NULL, RECEIVE, "--lease", "500ms", "--exec",
+                      "echo $$ >pid.new; mv pid.new pid; while :; do sleep 0.05; done");
+    wait_file("pid");
+    kill(pid, SIGKILL);
+    finish_program(pid, &r);
+    result_done(&r);
+    char *text = read_file("pid");
+    pid_t command = (pid_t)strtol(text, NULL, 10);
+    free(text);
+    int64_t deadline = now_ms() + DEADLINE_MS;
+    while (kill(command, 0) == 0) {
+        assert_true(now_ms() < deadline);
+        sleep_a_little();
+    }
+    pid = start(NULL, RECEIVE, "--lease", "500ms", "--exec", "true");
+    wait_number("a.db", MARKS, 1);
+    kill(pid, SIGTERM);
+    finish_program(pid, &r);
+    check_result(&r, 0, "1 handled", "", "taken over");
+    result_done(&r);
+    assert_int_equal(number_of("a.db", PARKED), 0);
+    folder_leave(&here);
+}
+
+/* ---- usage ---- */
+
+static void what_is_missing_or_wrong_is_told(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    expect(2, "", "add --endpoint ID", "receive", "--store", STORE, "--type", TYPE, "--exec", "x");
+    expect(2, "", "add --type URN", "receive", "--store", STORE, "--endpoint", "e", "--exec", "x");
+    expect(2, "", "add --exec 'CMD'", "receive", "--store", STORE, "--endpoint", "e", "--type",
+           TYPE);
+    expect(2, "", "--lines and --follow-ups together", RECEIVE, "--exec", "x", "--lines",
+           "--follow-ups");
+    expect(1, "", "is not urn:message:", "receive", "--store", STORE, "--endpoint", "e", "--type",
+           "order", "--exec", "x");
+    expect(3, "", "there is no store 'sqlite:none.db'", RECEIVE, "--from", "sqlite:none.db",
+           "--exec", "x");
+    folder_leave(&here);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_body_is_on_its_input_and_the_envelope_in_its_environment),
+        cmocka_unit_test(a_command_need_not_read_its_body),
+        cmocka_unit_test(the_exit_code_is_the_verdict),
+        cmocka_unit_test(a_retry_knows_its_number_and_the_effect_comes_once),
+        cmocka_unit_test(retries_have_an_end),
+        cmocka_unit_test(a_command_that_hangs_is_ended_with_all_that_it_started),
+        cmocka_unit_test(a_command_that_ends_at_sigterm_is_not_believed),
+        cmocka_unit_test(what_a_command_leaves_behind_is_not_waited_for),
+        cmocka_unit_test(follow_ups_are_committed_with_the_mark),
+        cmocka_unit_test(follow_ups_that_are_none_undo_the_whole),
+        cmocka_unit_test(a_command_may_write_to_the_same_store),
+        cmocka_unit_test(stopped_in_mid_command_nothing_is_charged),
+        cmocka_unit_test(a_command_that_ends_within_the_grace_is_done),
+        cmocka_unit_test(a_receiver_that_is_killed_loses_nothing),
+        cmocka_unit_test(what_is_missing_or_wrong_is_told),
+    };
+    return RUN_TESTS(tests);
+}
