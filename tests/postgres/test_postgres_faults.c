@@ -362,6 +362,53 @@ static void promote_at_each_step(void **state)
     every_step_of(5);
 }
 
+/* After a crash the id of a transaction that never reached the disk may be another's, who has
+   committed. Made here by a trigger that takes the unit's rows back as it commits, and a reply to
+   COMMIT that is swallowed: the server says "committed", and what the unit wrote is not there. */
+static void an_id_alone_proves_nothing(void **state)
+{
+    static const struct {
+        const char *label;
+        bool taken_back;
+        pr_outcome outcome;
+    } cases[] = {
+        {"the row is not there", true, PR_OUTCOME_NOT_COMMITTED},
+        {"the row is there", false, PR_OUTCOME_COMMITTED},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        scene at;
+        int64_t rows = 0;
+        pr_outcome outcome = PR_OUTCOME_UNKNOWN;
+        scene_begin(&at, "unit", cases[i].label);
+        if (cases[i].taken_back)
+            db_run(at.db,
+                   "CREATE FUNCTION public.take_back() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN "
+                   "DELETE FROM postroom.outbox WHERE id = NEW.id; RETURN NULL; END'; CREATE "
+                   "CONSTRAINT TRIGGER take_back AFTER INSERT ON postroom.outbox DEFERRABLE "
+                   "INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.take_back()");
+        for (int turn = 0; turn < 2; turn++) { /* the first prepares what a commit asks */
+            pr_error err = PR_ERROR_INIT;
+            pr_unit *unit = NULL;
+            pr_message message = PR_MESSAGE(.type = TYPE_PLACED);
+            int64_t before = ask(&at, "SELECT count(*) FROM postroom.outbox");
+            check_ok(pr_unit_begin(at.store, &unit, &err), &err, "begin");
+            check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
+            if (turn == 1) /* it looks at its transaction, then commits */
+                postgres_proxy_arm(proxy, PROXY_CUT_REPLY, 2);
+            outcome = PR_OUTCOME_UNKNOWN;
+            pr_status status = pr_unit_commit(unit, &outcome, &err);
+            (void)status;
+            pr_unit_free(unit);
+            rows = ask(&at, "SELECT count(*) FROM postroom.outbox") - before;
+        }
+        assert_true(postgres_proxy_disarm(proxy));
+        CHECK_CASE(rows == !cases[i].taken_back, cases[i].label);
+        CHECK_CASE(outcome == cases[i].outcome, cases[i].label);
+        scene_end(&at);
+    }
+}
+
 /* Each step of a migration, of an empty database. */
 static void migration_at_each_step(void **state)
 {
@@ -400,6 +447,7 @@ int main(void)
         cmocka_unit_test(settle_and_claim_at_each_step),
         cmocka_unit_test(parked_at_each_step),
         cmocka_unit_test(unit_at_each_step),
+        cmocka_unit_test(an_id_alone_proves_nothing),
         cmocka_unit_test(promote_at_each_step),
         cmocka_unit_test(migration_at_each_step),
     };

@@ -2,8 +2,13 @@
  * Units of work: our own transaction, or the host's.
  *
  * Invariants: no statement runs unless the transaction is live; a commit has three outcomes, and an
- * unknown one is resolved by the transaction's own id on another connection before it is reported;
- * on the host's connection nothing is set, prepared or retried.
+ * unknown one is resolved on another connection before it is reported; on the host's connection
+ * nothing is set, prepared or retried.
+ *
+ * A transaction's id alone resolves nothing once the server was down: what had not reached the disk
+ * is forgotten, the id with it, and another's transaction gets it. So a row that the unit wrote is
+ * looked for as well; without one, an id is believed as long as the server has not been started
+ * again.
  */
 #include "store/postgres/unit.h"
 
@@ -80,16 +85,41 @@ static void finish(pr__pg_unit *unit)
     store->own_writes++;
 }
 
-static const char SQL_STATUS[] = "SELECT pg_catalog.pg_xact_status($1::pg_catalog.text"
-                                 "::pg_catalog.xid8), pg_catalog.pg_is_in_recovery()";
+/* What tells our transaction from another one with the same id. */
+typedef struct trace {
+    int64_t xid;           /* 0: it has written nothing */
+    int64_t started_at_us; /* of the server */
+    int64_t lane, log_id;  /* a row of ours in the log, which nobody changes; log_id 0 = none */
+    char message_id[PR_UUID_TEXT_SIZE];
+} trace;
+
+static const char SQL_STATUS[] =
+    "SELECT pg_catalog.pg_xact_status($1::pg_catalog.text::pg_catalog.xid8), "
+    "pg_catalog.pg_is_in_recovery(), pg_catalog.pg_postmaster_start_time(), EXISTS (SELECT FROM "
+    "{p}outbox WHERE lane OPERATOR(pg_catalog.=) $2 AND id OPERATOR(pg_catalog.=) $3 AND xid "
+    "OPERATOR(pg_catalog.=) $1::pg_catalog.text::pg_catalog.xid8 AND message_id "
+    "OPERATOR(pg_catalog.=) $4)";
+
+static pr_outcome judge(const trace *own, const PGresult *result)
+{
+    const char *status = pr__pg_value_text(result, 0, 0);
+    if (pr__text_equal(status, "aborted"))
+        return PR_OUTCOME_NOT_COMMITTED;
+    if (!pr__text_equal(status, "committed"))
+        return PR_OUTCOME_UNKNOWN;
+    if (own->log_id != 0)
+        return pr__pg_value_int(result, 0, 3) ? PR_OUTCOME_COMMITTED : PR_OUTCOME_NOT_COMMITTED;
+    return pr__pg_value_instant(result, 0, 2) == own->started_at_us ? PR_OUTCOME_COMMITTED
+                                                                    : PR_OUTCOME_UNKNOWN;
+}
 
 /* The answer to COMMIT was lost. The old session may still be at it: then wait for its end. */
-static pr_outcome resolve(pr__pg_store *store, int64_t xid)
+static pr_outcome resolve(pr__pg_store *store, const trace *own)
 {
     int64_t system_id = store->settings.system_id;
     int64_t until_us = pr__monotonic_us() + store->conn.limits.timeout_ms * 1000;
     char text[24];
-    pr__format(text, sizeof text, "%lld", (long long)xid);
+    pr__format(text, sizeof text, "%lld", (long long)own->xid);
     for (; pr__monotonic_us() < until_us; pr__sleep_us(RESOLVE_WAIT_US)) {
         AUTO_RESULT result = NULL;
         if (pr__pg_ready(store, NULL) != PR_OK || pr__pg_settings_load(store, NULL) != PR_OK)
@@ -97,31 +127,38 @@ static pr_outcome resolve(pr__pg_store *store, int64_t xid)
         if (system_id != 0 && store->settings.system_id != system_id)
             return PR_OUTCOME_UNKNOWN; /* another cluster: its numbers mean nothing to us */
         pr_error found = PR_ERROR_INIT;
-        if (pr__pg_query(&store->conn, SQL_STATUS, &result, &found, "t", text) != PR_OK) {
+        if (pr__pg_query(&store->conn, SQL_STATUS, &result, &found, "tiiu", text, own->lane,
+                         own->log_id, own->message_id) != PR_OK) {
             if (found.retry == PR_RETRY_NEVER) /* such as: in the future of this server */
                 return PR_OUTCOME_UNKNOWN;
             continue;
         }
-        const char *status = pr__pg_value_text(result, 0, 0);
-        if (pr__pg_value_int(result, 0, 1) || pr__text_equal(status, "in progress"))
+        if (pr__pg_value_int(result, 0, 1) ||
+            pr__text_equal(pr__pg_value_text(result, 0, 0), "in progress"))
             continue; /* a standby may not know it yet */
-        if (pr__text_equal(status, "committed"))
-            return PR_OUTCOME_COMMITTED;
-        return pr__text_equal(status, "aborted") ? PR_OUTCOME_NOT_COMMITTED : PR_OUTCOME_UNKNOWN;
+        return judge(own, result);
     }
     return PR_OUTCOME_UNKNOWN;
 }
 
-static const char SQL_MINE[] = "SELECT pg_catalog.current_setting('postroom.unit', true) = $1, "
-                               "pg_catalog.pg_current_xact_id_if_assigned()";
+static const char SQL_MINE[] =
+    "SELECT pg_catalog.current_setting('postroom.unit', true) OPERATOR(pg_catalog.=) $1, x.id, "
+    "pg_catalog.pg_postmaster_start_time(), o.lane, o.id, o.message_id FROM (SELECT "
+    "pg_catalog.pg_current_xact_id_if_assigned() AS id) AS x LEFT JOIN LATERAL (SELECT t.lane, "
+    "t.id, t.message_id FROM {p}outbox AS t WHERE t.xid OPERATOR(pg_catalog.=) x.id ORDER BY "
+    "t.xid, t.lane, t.id LIMIT 1) AS o ON true";
 
-/* Is it still our transaction, and which one is it? *ret_xid 0: it has written nothing. */
-static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, int64_t *ret_xid, pr_error *err)
+/* Is it still our transaction, and what is there to know it by? */
+static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, trace *ret_trace, pr_error *err)
 {
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(unit->conn, SQL_MINE, &result, err, "t", unit->token));
     *ret_mine = pr__pg_value_int(result, 0, 0) != 0;
-    *ret_xid = pr__pg_value_int(result, 0, 1);
+    ret_trace->xid = pr__pg_value_int(result, 0, 1);
+    ret_trace->started_at_us = pr__pg_value_instant(result, 0, 2);
+    ret_trace->lane = pr__pg_value_int(result, 0, 3);
+    ret_trace->log_id = pr__pg_value_int(result, 0, 4);
+    pr__pg_value_uuid(result, 0, 5, ret_trace->message_id);
     return PR_OK;
 }
 
@@ -150,8 +187,8 @@ static pr_status unit_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *e
         return pr__fail(err, PR_E_STATE, ORIGIN, "the unit is rollback-only: it was rolled back");
     }
     bool mine = false;
-    int64_t xid = 0;
-    status = look_mine(unit, &mine, &xid, err);
+    trace own = {.xid = 0};
+    status = look_mine(unit, &mine, &own, err);
     if (status == PR_OK && !mine) {
         *ret_outcome = PR_OUTCOME_UNKNOWN; /* other code ended ours and began another */
         status = pr__fail(err, PR_E_STATE, ORIGIN,
@@ -171,8 +208,8 @@ static pr_status unit_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *e
         *ret_outcome = PR_OUTCOME_COMMITTED;
         return PR_OK;
     }
-    if (found.retry == PR_RETRY_UNKNOWN && xid != 0)
-        *ret_outcome = resolve(pr__pg_store_of(base->store), xid);
+    if (found.retry == PR_RETRY_UNKNOWN && own.xid != 0)
+        *ret_outcome = resolve(pr__pg_store_of(base->store), &own);
     if (*ret_outcome == PR_OUTCOME_COMMITTED)
         return PR_OK;
     if (*ret_outcome == PR_OUTCOME_NOT_COMMITTED && found.retry == PR_RETRY_UNKNOWN)
