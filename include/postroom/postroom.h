@@ -20,6 +20,7 @@
 #include <postroom/operations.h>
 #include <postroom/random.h>
 #include <postroom/relay.h>
+#include <postroom/saga.h>
 #include <postroom/saga_operations.h>
 #include <postroom/status.h>
 #include <postroom/store.h>

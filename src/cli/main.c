@@ -39,6 +39,9 @@ static const pr__command *const commands[] = {
     &pr__command_topology_declare,
     &pr__command_topology_check,
     &pr__command_topology_show,
+    &pr__command_saga_list,
+    &pr__command_saga_show,
+    &pr__command_saga_release,
 };
 /* clang-format on */
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };

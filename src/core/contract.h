@@ -23,6 +23,10 @@ struct pr_decoded {
     const pr_contract *contract; /* the object's */
 };
 
+/* The contract that pr_contracts_decode ends at for a message of (type, version); NULL: none. */
+const pr_contract *pr__contracts_reached(const pr_contracts *contracts, const char *type,
+                                         uint32_t type_version);
+
 /* "domain event", "integration event", "command", "reply"; "unknown" for a value that is none. */
 const char *pr__contract_kind_text(pr_contract_kind kind);
 

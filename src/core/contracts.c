@@ -176,6 +176,15 @@ pr_status pr_contracts_upcast(pr_contracts *contracts, const char *type, uint32_
     return PR_OK;
 }
 
+const pr_contract *pr__contracts_reached(const pr_contracts *contracts, const char *type,
+                                         uint32_t type_version)
+{
+    const contract_entry *entry = entry_of(contracts, type, pr__type_version(type_version));
+    while (entry && entry->step)
+        entry = entry_of(contracts, type, entry->version + 1);
+    return entry ? entry->contract : NULL;
+}
+
 static pr_status step_up(const contract_entry *from, const pr_contract *to, pr_decoded *decoded,
                          pr_error *err)
 {

@@ -8,7 +8,10 @@
  */
 #include "ops/render.h"
 
+#include <string.h>
+
 #include "base/text.h"
+#include "core/json.h"
 #include "port/state.h"
 
 static void text(pr__json *json, const char *name, const char *value)
@@ -149,5 +152,74 @@ void pr__render_explanation(pr__json *json, const char *message_id,
     pr__json_int(json, explanation->lease_left_ms);
     instant(json, "next_attempt_at", explanation->next_attempt_at_us);
     count(json, "attempts", explanation->attempts);
+    pr__json_object_end(json);
+}
+
+/* ---- sagas ---- */
+
+static void render_state(pr__json *json, const pr_saga_record *record)
+{
+    const char *state = record->state ? record->state : "";
+    size_t size = record->state ? (size_t)record->state_size_bytes : 0;
+    AUTO(json_t) value = NULL;
+    bool plain = pr__json_load(state, size, "render", "it", &value, NULL) == PR_OK;
+    pr__json_key(json, "state");
+    if (plain)
+        pr__json_raw(json, state, size);
+    else
+        pr__json_null(json);
+    pr__json_key(json, "state_base64");
+    if (plain || size == 0)
+        pr__json_null(json);
+    else
+        pr__json_base64(json, state, size);
+}
+
+/* The open timeouts, with their instants as people read them. */
+static void render_timeouts(pr__json *json, const char *timeouts)
+{
+    AUTO(json_t) list = NULL;
+    pr__json_key(json, "timeouts");
+    pr__json_array_begin(json);
+    if (pr__json_load(timeouts, strlen(timeouts), "render", "it", &list, NULL) == PR_OK) {
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            json_t *one = json_array_get(list, i);
+            pr__json_object_begin(json);
+            text(json, "name", json_string_value(json_object_get(one, "name")));
+            text(json, "token", json_string_value(json_object_get(one, "token")));
+            instant(json, "due_at", json_integer_value(json_object_get(one, "due_at")));
+            pr__json_object_end(json);
+        }
+    }
+    pr__json_array_end(json);
+}
+
+void pr__render_saga(pr__json *json, const pr_saga_record *record, bool with_state)
+{
+    pr__json_object_begin(json);
+    text(json, "saga_type", record->saga_type);
+    text(json, "key", record->key);
+    text(json, "tenant", record->tenant);
+    text(json, "instance_id", record->instance_id);
+    text(json, "phase", record->completed_at_us ? "completed" : "running");
+    count(json, "version", (uint64_t)record->version);
+    count(json, "state_version", record->state_version);
+    count(json, "state_size_bytes", record->state_size_bytes);
+    render_timeouts(json, record->timeouts);
+    pr__json_key(json, "last_messages");
+    pr__json_raw(json, record->last_messages, strlen(record->last_messages));
+    text(json, "lease_owner", record->lease_owner);
+    instant(json, "lease_until", record->lease_until_us);
+    pr__json_key(json, "lease_left_ms");
+    if (record->lease_until_us == 0)
+        pr__json_null(json);
+    else
+        pr__json_int(json, record->lease_left_ms);
+    instant(json, "started_at", record->started_at_us);
+    instant(json, "updated_at", record->updated_at_us);
+    instant(json, "completed_at", record->completed_at_us);
+    text(json, "unreadable", record->unreadable);
+    if (with_state)
+        render_state(json, record);
     pr__json_object_end(json);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include <postroom/operations.h>
+#include <postroom/saga_operations.h>
 
 #include "base/json_writer.h"
 
@@ -16,5 +17,7 @@ void pr__render_record(pr__json *json, const pr_record *record, bool with_body);
 void pr__render_status(pr__json *json, const pr_status_report *report);
 void pr__render_explanation(pr__json *json, const char *message_id,
                             const pr_explanation *explanation);
+/* One object. With state: as it is when it is JSON, else base64 under "state_base64". */
+void pr__render_saga(pr__json *json, const pr_saga_record *record, bool with_state);
 
 #endif

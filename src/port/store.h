@@ -183,9 +183,9 @@ typedef struct pr__unit_ops {
     pr_status (*saga_load)(pr_unit *unit, const pr__saga_key *key, pr__arena *arena,
                            bool *ret_found, pr__saga_row *ret_row, pr_error *err);
     /* INSERT … ON CONFLICT DO NOTHING of an instance with version 0 and no state; waits for another
-       that is at it. Not inserted: it stands, load it. */
+       that is at it. Not inserted: it stands, load it. *ret_now_us: the store's clock. */
     pr_status (*saga_insert)(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
-                             bool *ret_inserted, pr_error *err);
+                             bool *ret_inserted, int64_t *ret_now_us, pr_error *err);
     /* Conditional on instance, version and, where it is given, the lease's token; *ret_saved false:
        lost. */
     pr_status (*saga_save)(pr_unit *unit, const pr__saga_key *key, const pr__saga_save *save,

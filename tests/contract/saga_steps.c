@@ -34,8 +34,10 @@ bool saga_insert_in(pr_unit *unit, const char *key, const char *instance_id)
 {
     pr__saga_key whole = saga_key_of(key);
     bool inserted = false;
+    int64_t now_us = 0;
     pr_error err = PR_ERROR_INIT;
-    check_ok(unit->ops->saga_insert(unit, &whole, instance_id, &inserted, &err), &err, key);
+    check_ok(unit->ops->saga_insert(unit, &whole, instance_id, &inserted, &now_us, &err), &err,
+             key);
     return inserted;
 }
 

@@ -30,6 +30,11 @@ static void observe(void *user, const pr_observation *observation)
 
 int store_setup(void **state)
 {
+    return store_setup_with(state, NULL);
+}
+
+int store_setup_with(void **state, const pr_migrate_options *opt)
+{
     const store_provider *provider = *(const store_provider *const *)*state;
     store_fixture *fix = calloc(1, sizeof *fix);
     if (!fix)
@@ -42,7 +47,7 @@ int store_setup(void **state)
     fix->observer =
         (pr_observer){.size = (uint32_t)sizeof fix->observer, .observe = observe, .user = fix};
     pr_error err = PR_ERROR_INIT;
-    if (provider->begin(NULL, &fix->world, &err) != PR_OK) {
+    if (provider->begin(opt, &fix->world, &err) != PR_OK) {
         fprintf(stderr, "%s: %s\n", provider->name, err.message);
         free(fix);
         return -1;

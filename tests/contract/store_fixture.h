@@ -31,6 +31,7 @@ typedef struct store_fixture {
 } store_fixture;
 
 int store_setup(void **state);
+int store_setup_with(void **state, const pr_migrate_options *opt);
 int store_teardown(void **state);
 
 /* The n-th handle, as another process would have it. */

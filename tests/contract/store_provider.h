@@ -41,5 +41,7 @@ typedef struct store_provider {
 int store_inbox_contract_run(const store_provider *provider);
 int store_operations_contract_run(const store_provider *provider);
 int store_saga_contract_run(const store_provider *provider);
+int saga_contract_run(const store_provider *provider);
+int saga_steps_run(const store_provider *provider);
 
 #endif

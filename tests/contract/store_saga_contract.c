@@ -36,10 +36,11 @@ void case_a_saga_needs_a_key_that_can_be_found_again(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         bool flag = false;
+        int64_t now_us = 0;
         pr_error err = PR_ERROR_INIT;
         pr_unit *unit = begin_unit(store_at(fix, 0));
-        check_error(unit->ops->saga_insert(unit, &cases[i].key, INSTANCE_1, &flag, &err), &err,
-                    cases[i].wanted, cases[i].text, cases[i].label);
+        check_error(unit->ops->saga_insert(unit, &cases[i].key, INSTANCE_1, &flag, &now_us, &err),
+                    &err, cases[i].wanted, cases[i].text, cases[i].label);
         commit_unit(unit); /* the unit is unharmed */
     }
     check_sql(fix, "SELECT count(*) FROM {p}_saga", "0", "rows");
@@ -106,10 +107,12 @@ void case_each_tenant_and_type_has_its_own(void **state)
         for (size_t i = 0; i < COUNT_OF(keys); i++) {
             char id[PR_UUID_TEXT_SIZE];
             bool inserted = false;
+            int64_t now_us = 0;
             pr_error err = PR_ERROR_INIT;
             pr__format(id, sizeof id, "019b0000-0000-7000-8000-0000000001%02d", (int)i);
             pr_unit *unit = begin_unit(store_at(fix, 0));
-            check_ok(unit->ops->saga_insert(unit, &keys[i], id, &inserted, &err), &err, "insert");
+            check_ok(unit->ops->saga_insert(unit, &keys[i], id, &inserted, &now_us, &err), &err,
+                     "insert");
             commit_unit(unit);
             CHECK_CASE(inserted == (round == 0), keys[i].correlation_key);
         }

@@ -26,7 +26,8 @@ static const char SQL_NOW[] = "SELECT " NOW;
 static const char SQL_INSERT[] =
     "INSERT INTO {p}saga (tenant, saga_type, correlation_key, instance_id, version, state, "
     "state_version, started_at, updated_at) SELECT $1, $2, $3, $4, 0, '', 0, now, now FROM "
-    "(SELECT " NOW " AS now) AS c ON CONFLICT (tenant, saga_type, correlation_key) DO NOTHING";
+    "(SELECT " NOW " AS now) AS c ON CONFLICT (tenant, saga_type, correlation_key) DO NOTHING "
+    "RETURNING started_at";
 static const char SQL_SAVE[] =
     "UPDATE {p}saga SET version = version + 1, state_version = $7, state = $8, timeouts = $9, "
     "last_messages = $10, updated_at = now, completed_at = CASE WHEN $11 THEN now END, started_at "
@@ -125,14 +126,15 @@ static pr_status changed(pr_unit *unit, pr_status status, int64_t changes, bool 
 }
 
 pr_status pr__pg_saga_insert(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
-                             bool *ret_inserted, pr_error *err)
+                             bool *ret_inserted, int64_t *ret_now_us, pr_error *err)
 {
     pr__pg_conn *conn = NULL;
-    int64_t changes = 0;
+    bool inserted = false;
     TRY(live(unit, key, &conn, err));
-    pr_status status = pr__pg_run(conn, SQL_INSERT, &changes, err, "tttu", tenant_of(key),
-                                  key->saga_type, key->correlation_key, instance_id);
-    return changed(unit, status, changes, ret_inserted);
+    TRY(ended(unit, pr__pg_int(conn, SQL_INSERT, ret_now_us, &inserted, err, "tttu", tenant_of(key),
+                               key->saga_type, key->correlation_key, instance_id)));
+    *ret_inserted = inserted;
+    return PR_OK;
 }
 
 pr_status pr__pg_saga_save(pr_unit *unit, const pr__saga_key *key, const pr__saga_save *save,

@@ -120,14 +120,15 @@ static pr_status changed(pr_unit *unit, pr_status status, int64_t changes, bool 
 }
 
 pr_status pr__sqlite_saga_insert(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
-                                 bool *ret_inserted, pr_error *err)
+                                 bool *ret_inserted, int64_t *ret_now_us, pr_error *err)
 {
     pr__sqlite_conn *conn = NULL;
     int64_t changes = 0;
     TRY(live(unit, key, &conn, err));
+    *ret_now_us = pr__sqlite_now(unit->store);
     pr_status status =
         pr__sqlite_run(conn, sql_insert, &changes, err, "tttti", tenant_of(key), key->saga_type,
-                       key->correlation_key, instance_id, pr__sqlite_now(unit->store));
+                       key->correlation_key, instance_id, *ret_now_us);
     return changed(unit, status, changes, ret_inserted);
 }
 

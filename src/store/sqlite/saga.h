@@ -9,7 +9,7 @@
 pr_status pr__sqlite_saga_load(pr_unit *unit, const pr__saga_key *key, pr__arena *arena,
                                bool *ret_found, pr__saga_row *ret_row, pr_error *err);
 pr_status pr__sqlite_saga_insert(pr_unit *unit, const pr__saga_key *key, const char *instance_id,
-                                 bool *ret_inserted, pr_error *err);
+                                 bool *ret_inserted, int64_t *ret_now_us, pr_error *err);
 pr_status pr__sqlite_saga_save(pr_unit *unit, const pr__saga_key *key, const pr__saga_save *save,
                                bool *ret_saved, pr_error *err);
 pr_status pr__sqlite_saga_complete(pr_unit *unit, const pr__saga_key *key, const char *instance_id,

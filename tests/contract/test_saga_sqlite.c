@@ -1,0 +1,9 @@
+/*
+ * The runtime of sagas on the SQLite store.
+ */
+#include "contract/sqlite_world.h"
+
+int main(void)
+{
+    return saga_contract_run(&sqlite_provider);
+}

@@ -1,0 +1,14 @@
+/*
+ * Ten thousand steps of sagas, counted against a model, on the PostgreSQL store.
+ */
+#include "contract/postgres_world.h"
+
+static int suite(void)
+{
+    return saga_steps_run(&postgres_provider);
+}
+
+int main(void)
+{
+    return postgres_suite_run(suite);
+}

@@ -1,0 +1,9 @@
+/*
+ * Ten thousand steps of sagas, counted against a model, on the SQLite store.
+ */
+#include "contract/sqlite_world.h"
+
+int main(void)
+{
+    return saga_steps_run(&sqlite_provider);
+}
