@@ -1,5 +1,5 @@
 /*
- * What a RabbitMQ subscription has in hand: tags, epochs, and memory that stays until it is settled.
+ * What a RabbitMQ subscription has in hand: tags, epochs, memory that stays until it is settled.
  */
 #include "support/test.h"
 
