@@ -147,9 +147,6 @@ static pr_status set_parameter(pr__amqp_uri *uri, piece name, char **value, size
     }
     if (strcmp(known, "auth_mechanism") == 0)
         return choose(*value, known, "external", "plain", number, &uri->external, err);
-    if (!uri->tls)
-        return pr__fail(err, PR_E_CONTENT, ORIGIN, "AMQP URI %zu: %s '%s'%s", number,
-                        "the query does not take", known, "; those of TLS need amqps://");
     if (strcmp(known, "verify") == 0)
         return choose(*value, known, "verify_peer", "verify_none", number, &uri->verify, err);
     if (strcmp(known, "cacertfile") == 0)
@@ -160,8 +157,10 @@ static pr_status set_parameter(pr__amqp_uri *uri, piece name, char **value, size
         return take_text(&uri->keyfile, value);
     if (strcmp(known, "server_name_indication") == 0)
         return check_server_name(uri, *value, number, err);
-    return pr__fail(err, PR_E_CONTENT, ORIGIN, "AMQP URI %zu: the query does not take '%s'", number,
-                    known);
+    return wrong(number,
+                 "the query has a parameter that is none; a '?' or '&' of a password is written as "
+                 "%3F or %26",
+                 err);
 }
 
 static pr_status parse_query(pr__amqp_uri *uri, piece query, size_t number, pr_error *err)
@@ -290,6 +289,8 @@ static pr_status parse_one(pr__amqp_uri *uri, piece text, size_t number, pr_erro
     TRY(decode(vhost, "vhost", number, &uri->vhost, err));
     if (question)
         TRY(parse_query(uri, piece_of(question + 1, end), number, err));
+    if (!uri->tls && (!uri->verify || uri->cacertfile || uri->certfile || uri->keyfile))
+        return wrong(number, "verify and certificates are for amqps://", err);
     if (!uri->certfile != !uri->keyfile)
         return wrong(number, "certfile and keyfile belong together", err);
     if (uri->external && !uri->certfile)
