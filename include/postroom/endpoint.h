@@ -59,12 +59,22 @@ typedef struct pr_endpoint_options {
     size_t middleware_count;
     int64_t processing_timeout_ms; /* then pr_scope_cancelled is true; 0 = never */
     pr_inbox_mode inbox;
-    uint32_t concurrency; /* handlers at once in pr_endpoint_run; 0 = 4; <= prefetch */
+    /* Handlers at once in pr_endpoint_run, each on a thread with a clone of the store; 0 = 4;
+       <= prefetch. 1 = on the thread that calls it. Clock, random, observer and what handlers
+       share must then be safe to use from several threads */
+    uint32_t concurrency;
 } pr_endpoint_options;
 
 /* clang-format off */
 #define PR_ENDPOINT_OPTIONS(...) {.size = (uint32_t)sizeof(pr_endpoint_options), __VA_ARGS__}
 /* clang-format on */
+
+typedef enum pr_endpoint_state {
+    PR_ENDPOINT_STOPPED = 1, /* neither run nor stepped, or not subscribed yet */
+    PR_ENDPOINT_ACCEPTING,
+    PR_ENDPOINT_BUSY,  /* every worker has a message */
+    PR_ENDPOINT_PAUSED /* by its host, or because the database cannot take what failed */
+} pr_endpoint_state;
 
 typedef struct pr_endpoint_snapshot {
     uint32_t size;
@@ -73,6 +83,10 @@ typedef struct pr_endpoint_snapshot {
     char paused_reason[256]; /* "" when not paused */
     uint64_t received, handled, duplicate, failed, dead, held, busy, requeued, conflict, fenced;
     uint64_t deferred, cancelled; /* put off by the handler; told to give up */
+    pr_endpoint_state state;
+    uint32_t in_hand;      /* deliveries that are not settled yet */
+    uint32_t busy_workers; /* of a run with several workers */
+    uint32_t concurrency;
 } pr_endpoint_snapshot;
 
 PR_BEGIN_DECLS
@@ -101,15 +115,17 @@ PR_API PR_MUST_CHECK pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *
                                                 pr_error *err);
 
 /**
- * Step until pr_endpoint_stop.
+ * Handle messages until pr_endpoint_stop, with as many workers as the options say. Messages of one
+ * key are handled one after the other, in order.
  *
- * Errors  STATE: it runs already.
+ * Errors  STATE: it runs already, or was called from its own handler.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *err);
 
 /**
- * Ask a running endpoint to stop; what was prefetched is given back, nothing is charged.
+ * Ask a running endpoint to stop: what was prefetched is given back, handlers are waited for and
+ * told to give up (pr_scope_cancelled) when stop_grace_ms is over; nothing is charged.
  *
  * Thread  any, and safe in a signal handler.
  * Since   0.1
@@ -117,7 +133,24 @@ PR_API PR_MUST_CHECK pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *
 PR_API void pr_endpoint_stop(pr_endpoint *endpoint);
 
 /**
- * Counters as of now.
+ * Let an endpoint rest: what it has in hand goes back, what is handled is finished, and its
+ * subscription stays. pr_endpoint_resume lets it go on.
+ *
+ * Thread  any, and safe in a signal handler.
+ * Since   0.1
+ */
+PR_API void pr_endpoint_pause(pr_endpoint *endpoint);
+
+/**
+ * Let an endpoint that was paused go on. One that paused by itself goes on by itself.
+ *
+ * Thread  any, and safe in a signal handler.
+ * Since   0.1
+ */
+PR_API void pr_endpoint_resume(pr_endpoint *endpoint);
+
+/**
+ * State and counters as of now.
  *
  * Owner   *ret_snapshot is the caller's memory; its size must be set.
  * Errors  INVALID.

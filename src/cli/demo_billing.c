@@ -94,7 +94,7 @@ pr_status pr__billing_start(const char *store, pr__billing *ret_billing, pr_erro
         PR_ENDPOINT_OPTIONS(.id = "billing", .types = types, .type_count = 1,
                             .contracts = billing->contracts, .handler = bill,
                             .backoff_initial_ms = RETRY_MS, .lease_ms = LEASE_MS,
-                            .poll_ms = POLL_MS, .owner = "demo billing");
+                            .poll_ms = POLL_MS, .concurrency = 1, .owner = "demo billing");
     TRY(pr_endpoint_new(billing->store, billing->transport, &opt, &billing->endpoint, err));
     if (pthread_create(&billing->thread, NULL, run, billing) != 0)
         return pr__fail(err, PR_E_BACKEND, "demo", "cannot start a thread");

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/uuid.h"
 
 #define ORIGIN "endpoint"
@@ -81,6 +82,9 @@ pr_status pr_endpoint_new(pr_store *store, pr_transport *transport, const pr_end
     if (!endpoint)
         return pr__fail_nomem(err, ORIGIN);
     pthread_mutex_init(&endpoint->mutex, NULL);
+    pthread_mutex_init(&endpoint->hand_mutex, NULL);
+    pr__cond_init(&endpoint->to_try);
+    pr__cond_init(&endpoint->tried);
     endpoint->store = store;
     endpoint->transport = transport;
     endpoint->snapshot.size = (uint32_t)sizeof endpoint->snapshot;
@@ -100,6 +104,28 @@ void pr_endpoint_stop(pr_endpoint *endpoint)
         atomic_store(&endpoint->stopping, true);
 }
 
+void pr_endpoint_pause(pr_endpoint *endpoint)
+{
+    if (endpoint)
+        atomic_store(&endpoint->held, true);
+}
+
+void pr_endpoint_resume(pr_endpoint *endpoint)
+{
+    if (endpoint)
+        atomic_store(&endpoint->held, false);
+}
+
+static pr_endpoint_state state_of(const pr_endpoint *endpoint, const pr_endpoint_snapshot *snapshot)
+{
+    if (!snapshot->running && !atomic_load(&endpoint->subscribed))
+        return PR_ENDPOINT_STOPPED;
+    if (snapshot->paused || atomic_load(&endpoint->held))
+        return PR_ENDPOINT_PAUSED;
+    return snapshot->busy_workers >= snapshot->concurrency ? PR_ENDPOINT_BUSY
+                                                           : PR_ENDPOINT_ACCEPTING;
+}
+
 pr_status pr_endpoint_snapshot_get(pr_endpoint *endpoint, pr_endpoint_snapshot *ret_snapshot,
                                    pr_error *err)
 {
@@ -115,6 +141,12 @@ pr_status pr_endpoint_snapshot_get(pr_endpoint *endpoint, pr_endpoint_snapshot *
     pthread_mutex_unlock(&endpoint->mutex);
     ret_snapshot->size = size;
     ret_snapshot->running = atomic_load(&endpoint->running);
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    ret_snapshot->in_hand = endpoint->work_count;
+    ret_snapshot->busy_workers = endpoint->busy_count;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    ret_snapshot->concurrency = endpoint->opt.concurrency;
+    ret_snapshot->state = state_of(endpoint, ret_snapshot);
     return PR_OK;
 }
 
@@ -128,6 +160,9 @@ pr_endpoint *pr_endpoint_free(pr_endpoint *endpoint)
     pr_subscription_free(endpoint->subscription);
     pr__free(endpoint->works);
     pr__arena_free(endpoint->arena);
+    pthread_cond_destroy(&endpoint->tried);
+    pthread_cond_destroy(&endpoint->to_try);
+    pthread_mutex_destroy(&endpoint->hand_mutex);
     pthread_mutex_destroy(&endpoint->mutex);
     pr__free(endpoint);
     return NULL;

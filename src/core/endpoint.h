@@ -25,6 +25,23 @@
 #define PR_ENDPOINT_PREFETCH_MAX 4096
 #define PR_ENDPOINT_WORKERS_MAX  256
 
+/* Whose a message in hand is. Changed under the lock of the hand. */
+typedef enum pr__work_state {
+    PR__WORK_WAITING = 0, /* nobody's */
+    PR__WORK_TRYING,      /* a worker's */
+    PR__WORK_TRIED,       /* the endpoint's thread's: its verdict stands */
+    PR__WORK_LEAVING      /* being given back */
+} pr__work_state;
+
+/* What became of a try. */
+typedef enum pr__verdict {
+    PR__WORK_ACK = 1,   /* marked or parked, durably: settle it for good */
+    PR__WORK_WAIT,      /* busy: keep it in hand, try again at ready_at_us */
+    PR__WORK_GIVE_BACK, /* uncharged */
+    PR__WORK_REJECT,    /* no store can keep it: to the transport's dead queue */
+    PR__WORK_TROUBLE    /* the database could not do it: give all back and pause */
+} pr__verdict;
+
 /* One message in hand: a delivery of the transport, or a parked row claimed for a retry. */
 typedef struct pr__work {
     pr_delivery delivery; /* of a delivery */
@@ -32,6 +49,10 @@ typedef struct pr__work {
     pr_message message;   /* as the handler and the inbox see it; id is the key's */
     pr__inbox_work inbox; /* points into this struct */
     pr_store *store;      /* of the thread that tries it */
+    pr_message *copy;     /* of the message, when a worker has it; else NULL */
+    pr__work_state state;
+    pr__verdict verdict; /* of the last try by a worker */
+    char trouble[256];   /* what that met, for TROUBLE */
     char id[PR_DEDUP_ID_SIZE];
     char token[PR_UUID_TEXT_SIZE];
     bool refused; /* it can never be handled: refusal says why */
@@ -45,14 +66,12 @@ static inline pr__work *pr__work_of(pr__inbox_work *inbox)
     return (pr__work *)(void *)((char *)inbox - offsetof(pr__work, inbox));
 }
 
-/* What became of a try. */
-typedef enum pr__verdict {
-    PR__WORK_ACK = 1,   /* marked or parked, durably: settle it for good */
-    PR__WORK_WAIT,      /* busy: keep it in hand, try again at ready_at_us */
-    PR__WORK_GIVE_BACK, /* uncharged */
-    PR__WORK_REJECT,    /* no store can keep it: to the transport's dead queue */
-    PR__WORK_TROUBLE    /* the database could not do it: give all back and pause */
-} pr__verdict;
+/* A thread that handles, with a connection of its own. */
+typedef struct pr__worker {
+    pr_endpoint *endpoint;
+    pr_store *store; /* NULL: not opened, or dropped after a failure */
+    pthread_t thread;
+} pr__worker;
 
 struct pr_endpoint {
     pr_store *store;
@@ -65,8 +84,18 @@ struct pr_endpoint {
     pr__renewer *renewer; /* of the leased inbox; else NULL */
     char owner[128];
 
-    pr__work **works; /* deliveries in hand, in order of arrival */
+    /* Guards works, their state, whose turn it is, and the workers' part below. */
+    pthread_mutex_t hand_mutex;
+    pthread_cond_t to_try; /* something may be ready */
+    pthread_cond_t tried;  /* a worker is done with one */
+    pr__work **works;      /* deliveries in hand, in order of arrival */
     uint32_t work_count;
+    pr__worker *workers; /* of a run with several */
+    uint32_t worker_count;
+    uint32_t busy_count;    /* workers with a message */
+    bool draining;          /* workers take nothing new */
+    bool ending;            /* workers end */
+    bool retry_release;     /* the rows in hand go back when the one that is tried is done */
     pr__batch *retry_batch; /* parked rows in hand, or NULL */
     uint32_t retry_next;    /* of its items, after the one in retry */
     pr__work *retry;        /* the one whose turn it is, or NULL */
@@ -81,6 +110,11 @@ struct pr_endpoint {
     int64_t resume_at_us;   /* while paused */
     uint32_t pauses;        /* in a row, without a message handled in between */
 
+    bool troubled;    /* paused because the database could not do it */
+    bool rested;      /* paused by its host, as far as its thread knows */
+    atomic_bool held; /* its host wants it to pause */
+    atomic_bool subscribed;
+    _Atomic int64_t stop_seen_us; /* when the stop was seen first; 0 = not */
     atomic_bool stopping;
     atomic_bool running;
     atomic_bool cancelling; /* stopped, and the grace is over: handlers are to give up */
@@ -110,10 +144,45 @@ pr_status pr__endpoint_options_check(const pr_endpoint_options *opt, pr_error *e
 /* Defaults filled in, texts copied. False: out of memory. */
 bool pr__endpoint_options_keep(pr_endpoint *endpoint, const pr_endpoint_options *given);
 
+/* ---- endpoint_hand.c ---- */
+
+/* What no worker has goes back, uncharged; bounded by the grace period. */
+void pr__endpoint_give_back_all(pr_endpoint *endpoint);
+/* Hold what was received; what cannot be held goes back. */
+pr_status pr__endpoint_take(pr_endpoint *endpoint, const pr_delivery *deliveries, size_t count,
+                            pr_error *err);
+/* The first that is due and stands behind no earlier one of its key; work_count = none. */
+uint32_t pr__endpoint_next_ready(const pr_endpoint *endpoint, int64_t now_us);
+bool pr__endpoint_retry_ready(const pr_endpoint *endpoint, int64_t now_us);
+/* A retry, or a delivery, is tried: whose turn comes next. */
+void pr__endpoint_count_turn(pr_endpoint *endpoint, bool retry);
+void pr__endpoint_set_state(pr_endpoint *endpoint, pr__work *work, pr__work_state state);
+/* What the verdict on a delivery means for it and its followers. */
+pr_status pr__endpoint_after_delivery(pr_endpoint *endpoint, uint32_t index, pr__verdict verdict,
+                                      pr_error *err);
+
 /* ---- endpoint_loop.c ---- */
 
-/* Uncharged; bounded by the grace period. */
-void pr__endpoint_give_back_all(pr_endpoint *endpoint);
+/* Not while it is paused; looks whether the cause is over. */
+pr_status pr__endpoint_may_work(pr_endpoint *endpoint, bool *ret_may, int64_t *ret_wait_ms,
+                                pr_error *err);
+void pr__endpoint_set_paused(pr_endpoint *endpoint, bool paused, const char *reason);
+void pr__endpoint_pause_for(pr_endpoint *endpoint, const char *reason);
+/* May the transport be asked now? Subscribes where that is due. */
+pr_status pr__endpoint_reach_transport(pr_endpoint *endpoint, int64_t now_us, bool *ret_reached,
+                                       pr_error *err);
+pr_status pr__endpoint_receive(pr_endpoint *endpoint, int64_t timeout_ms, size_t *ret_count,
+                               pr_error *err);
+pr_status pr__endpoint_keep(pr_endpoint *endpoint, int64_t now_us, pr_error *err);
+void pr__endpoint_unsubscribe(pr_endpoint *endpoint);
+void pr__endpoint_maintain(pr_endpoint *endpoint);
+/* When the next thing in hand, or the next look, is due; at most a poll away. */
+int64_t pr__endpoint_idle_ms(pr_endpoint *endpoint, int64_t now_us);
+
+/* ---- endpoint_workers.c ---- */
+
+/* Run with workers until it is stopped. False: no thread could be made, nothing was done. */
+bool pr__endpoint_run_workers(pr_endpoint *endpoint);
 
 /* ---- endpoint_retry.c ---- */
 

@@ -37,6 +37,8 @@ typedef struct work_failure {
 
 void *pr__work_free(pr__work *work)
 {
+    if (work)
+        pr_message_free(work->copy);
     return pr__free(work);
 }
 
@@ -76,8 +78,17 @@ pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery 
     if (!work)
         return pr__fail_nomem(err, ORIGIN);
     work->delivery = *delivery;
+    /* another thread will read it, while this one may lose the delivery */
     work->message = delivery->message;
     work->message.size = (uint32_t)sizeof work->message;
+    if (endpoint->worker_count > 0) {
+        pr_message readable = work->message;
+        readable.body_size_bytes = readable.body ? readable.body_size_bytes : 0;
+        TRY(pr_message_copy(&readable, &work->copy, err));
+        readable = *work->copy;
+        readable.body_size_bytes = work->message.body_size_bytes; /* what is wrong stays wrong */
+        work->message = readable;
+    }
     uint8_t hash[PR_CONTENT_HASH_SIZE];
     hash_content(work, hash);
     pr_error local = PR_ERROR_INIT;
@@ -93,7 +104,7 @@ pr_status pr__work_from_delivery(const pr_endpoint *endpoint, const pr_delivery 
     if (status != PR_OK)
         refuse(work, local.message);
     bind_inbox(endpoint, work, 0);
-    const char *original_id = delivery->message.id;
+    const char *original_id = work->copy ? work->copy->id : delivery->message.id;
     if (original_id && pr__utf8_valid(original_id, strlen(original_id)))
         work->inbox.original_id = original_id;
     memcpy(work->inbox.hash, hash, sizeof hash);

@@ -121,13 +121,29 @@ pr_handled pr_scope_defer(pr_scope *scope, int64_t delay_ms)
     return PR_HANDLED_DEFER;
 }
 
+/* A stop is seen by whoever looks first: from then on the grace is counted. */
+static bool stop_grace_over(pr_endpoint *endpoint)
+{
+    if (!atomic_load(&endpoint->stopping))
+        return false;
+    int64_t now_us = pr__endpoint_now_us(endpoint), none = 0;
+    int64_t seen_us = atomic_load(&endpoint->stop_seen_us);
+    if (seen_us == 0 && !atomic_compare_exchange_strong(&endpoint->stop_seen_us, &none, now_us))
+        seen_us = none;
+    else if (seen_us == 0)
+        seen_us = now_us;
+    if (now_us - seen_us >= endpoint->opt.stop_grace_ms * 1000)
+        atomic_store(&endpoint->cancelling, true);
+    return atomic_load(&endpoint->cancelling);
+}
+
 bool pr_scope_cancelled(const pr_scope *scope)
 {
     if (!scope)
         return false;
     pr_endpoint *endpoint = scope->endpoint;
     bool late = scope->deadline_us > 0 && pr__endpoint_now_us(endpoint) >= scope->deadline_us;
-    bool cancelled = late || atomic_load(&scope->lease.lost) || atomic_load(&endpoint->cancelling);
+    bool cancelled = late || atomic_load(&scope->lease.lost) || stop_grace_over(endpoint);
     if (cancelled) /* the endpoint wants to know; nothing that the handler sees is changed */
         atomic_store(&((pr_scope *)(uintptr_t)scope)->cancelled_told, true);
     return cancelled;

@@ -61,7 +61,7 @@ struct world {
     pthread_t thread;
     bool running;
     void *extra;
-    int flag;
+    atomic_int flag;
 };
 
 extern const bus_provider *bus_provider_in_use;
@@ -101,6 +101,7 @@ pr_handled act_permanent(world *w, pr_scope *scope);
 size_t middleware_suite(const struct CMUnitTest **ret_tests);
 size_t leased_suite(const struct CMUnitTest **ret_tests);
 size_t scope_suite(const struct CMUnitTest **ret_tests);
+size_t workers_suite(const struct CMUnitTest **ret_tests);
 int bus_suites_run(const bus_provider *provider);
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)

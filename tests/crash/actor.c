@@ -200,7 +200,8 @@ static int handle(const char *address, const handler *of)
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = "billing", .types = types, .type_count = 1, .handler = bill,
                             .user = (void *)(uintptr_t)of, .lease_ms = of->lease_ms,
-                            .backoff_initial_ms = 50, .poll_ms = 10, .prefetch = 16);
+                            .backoff_initial_ms = 50, .poll_ms = 10, .prefetch = 16,
+                            .concurrency = 1); /* so that fault points come in one order */
     check(pr_database_transport_new(store, &database, &transport, &err), &err, "transport");
     pr_endpoint *endpoint = NULL;
     check(pr_endpoint_new(store, transport, &opt, &endpoint, &err), &err, "endpoint");

@@ -210,6 +210,7 @@ static void stop_in_a_handler_ends_it_after_its_commit(void **state)
     uint64_t tag_a = fake_deliver(&f->fake, &a, false);
     uint64_t tag_b = fake_deliver(&f->fake, &b, false);
     pr_error err = PR_ERROR_INIT;
+    /* with one worker: the second one is in hand, and nobody's, at the stop */
     check_ok(pr_endpoint_run(f->w->endpoint, &err), &err, "run");
     assert_int_equal(f->fake.verdicts[tag_a], PR_VERDICT_ACK);
     assert_int_equal(f->fake.verdicts[tag_b], PR_VERDICT_REQUEUE);

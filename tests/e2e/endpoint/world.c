@@ -93,7 +93,9 @@ int world_setup(void **state)
                                                       .type_count = 1, .handler = handle, .user = w,
                                                       .jitter_percent = PR_JITTER_NONE,
                                                       .busy_wait_ms = 200, .poll_ms = 1,
-                                                      .clock = &w->clock, .observer = &w->observer);
+                                                      /* clock and observer are one thread's */
+                                                      .concurrency = 1, .clock = &w->clock,
+                                                      .observer = &w->observer);
     w->act = act_ok;
     *state = w;
     return 0;

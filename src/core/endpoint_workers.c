@@ -1,0 +1,277 @@
+/*
+ * An endpoint with several workers: threads that handle, each with a connection and a scope of its
+ * own, and the endpoint's thread, which receives, settles and keeps what is in hand.
+ *
+ * Keeps: a message is one worker's at a time; only the endpoint's thread uses the transport and
+ * changes what is in hand; no lock is held while a message is handled; at stop what is handled is
+ * waited for, and told to give up when the grace is over.
+ * Must not know: the inbox's steps, how keys are ordered.
+ */
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "core/endpoint.h"
+
+#define WAIT_MIN_US  1000  /* between two looks at the transport while workers are busy */
+#define STOP_LOOK_US 20000 /* how soon a stop is seen */
+
+/* ---- a worker ---- */
+
+/* What is to be tried next, or NULL. Locked. */
+static pr__work *pick(pr_endpoint *endpoint)
+{
+    if (endpoint->draining)
+        return NULL;
+    int64_t now_us = pr__endpoint_now_us(endpoint);
+    uint32_t index = pr__endpoint_next_ready(endpoint, now_us);
+    bool have_delivery = index < endpoint->work_count;
+    bool retry =
+        pr__endpoint_retry_ready(endpoint, now_us) && (endpoint->retry_turn || !have_delivery);
+    if (!retry && !have_delivery)
+        return NULL;
+    pr__endpoint_count_turn(endpoint, retry);
+    return retry ? endpoint->retry : endpoint->works[index];
+}
+
+static void try_by(pr__worker *worker, pr__work *work)
+{
+    pr_endpoint *endpoint = worker->endpoint;
+    pr__verdict verdict = PR__WORK_TROUBLE;
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = PR_OK;
+    if (!worker->store)
+        status = pr_store_clone(endpoint->store, &worker->store, &local);
+    if (status == PR_OK)
+        status = pr__work_try(endpoint, worker->store, work, &verdict, &local);
+    if (status == PR_E_BACKEND) /* a handle that met an error may be good for nothing any more */
+        worker->store = pr_store_free(worker->store);
+    work->verdict = verdict;
+    pr__format(work->trouble, sizeof work->trouble, "%s", local.message);
+}
+
+static void *worker_run(void *user)
+{
+    pr__worker *worker = user;
+    pr_endpoint *endpoint = worker->endpoint;
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    while (!endpoint->ending) {
+        pr__work *work = pick(endpoint);
+        if (!work) {
+            pthread_cond_wait(&endpoint->to_try, &endpoint->hand_mutex);
+            continue;
+        }
+        work->state = PR__WORK_TRYING;
+        endpoint->busy_count++;
+        pthread_mutex_unlock(&endpoint->hand_mutex);
+        try_by(worker, work);
+        pthread_mutex_lock(&endpoint->hand_mutex);
+        work->state = PR__WORK_TRIED;
+        endpoint->busy_count--;
+        pthread_cond_signal(&endpoint->tried);
+    }
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    worker->store = pr_store_free(worker->store);
+    return NULL;
+}
+
+/* ---- the endpoint's thread ---- */
+
+/* One whose verdict stands: its index, or work_count; *ret_retry: it is the retry instead. */
+static uint32_t find_tried(pr_endpoint *endpoint, bool *ret_retry)
+{
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    *ret_retry = endpoint->retry && endpoint->retry->state == PR__WORK_TRIED;
+    uint32_t index = 0;
+    while (index < endpoint->work_count && endpoint->works[index]->state != PR__WORK_TRIED)
+        index++;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    return index;
+}
+
+static void collect_one(pr_endpoint *endpoint, bool retry, uint32_t index)
+{
+    pr__work *work = retry ? endpoint->retry : endpoint->works[index];
+    pr__verdict verdict = work->verdict;
+    char trouble[sizeof work->trouble];
+    pr__format(trouble, sizeof trouble, "%s", work->trouble);
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = retry ? pr__endpoint_after_retry(endpoint, verdict, &local)
+                             : pr__endpoint_after_delivery(endpoint, index, verdict, &local);
+    (void)status; /* what could not be settled comes again */
+    if (verdict == PR__WORK_TROUBLE)
+        pr__endpoint_pause_for(endpoint, trouble);
+}
+
+/* Settle all that was tried; how many. */
+static uint32_t collect(pr_endpoint *endpoint)
+{
+    uint32_t count = 0;
+    for (;; count++) {
+        bool retry = false;
+        uint32_t index = find_tried(endpoint, &retry);
+        if (!retry && index == endpoint->work_count)
+            break;
+        collect_one(endpoint, retry, index);
+    }
+    return count;
+}
+
+static void wake_workers(pr_endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    pthread_cond_broadcast(&endpoint->to_try);
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+}
+
+/* Wait until a worker is done with one, or so long. */
+static void wait_tried(pr_endpoint *endpoint, int64_t wait_us)
+{
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    bool tried = endpoint->retry && endpoint->retry->state == PR__WORK_TRIED;
+    for (uint32_t i = 0; i < endpoint->work_count && !tried; i++)
+        tried = endpoint->works[i]->state == PR__WORK_TRIED;
+    if (!tried)
+        pr__cond_wait_us(&endpoint->tried, &endpoint->hand_mutex, wait_us);
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+}
+
+static bool nothing_in_hand(pr_endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    bool nothing = endpoint->work_count == 0 && endpoint->busy_count == 0 && !endpoint->retry;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    return nothing;
+}
+
+static pr_status look_for_retry(pr_endpoint *endpoint, int64_t now_us, pr_error *err)
+{
+    if (endpoint->retry_batch || now_us < atomic_load(&endpoint->retry_look_us))
+        return PR_OK;
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr__endpoint_look_for_retry(endpoint, now_us, &local);
+    if (status == PR_OK || status == PR_E_BUSY)
+        return PR_OK;
+    pr__endpoint_pause_for(endpoint, local.message);
+    pr__error_copy(err, &local);
+    return status;
+}
+
+/* One round: what came back, what is due, what is new. How long to wait for a worker is doubled
+   while nothing happens, so that slow handlers cost no looks at the transport. */
+static pr_status round_of(pr_endpoint *endpoint, int64_t *wait_us, pr_error *err)
+{
+    uint32_t collected = collect(endpoint);
+    int64_t now_us = pr__endpoint_now_us(endpoint);
+    int64_t pause_ms = 0;
+    size_t received = 0;
+    bool may = false, reached = false;
+    TRY(pr__endpoint_may_work(endpoint, &may, &pause_ms, err));
+    if (!may) {
+        *wait_us = pause_ms * 1000 < STOP_LOOK_US ? pause_ms * 1000 + 1 : STOP_LOOK_US;
+        return PR_OK;
+    }
+    pr__endpoint_keep_retries(endpoint, now_us);
+    TRY(pr__endpoint_keep(endpoint, now_us, err));
+    TRY(look_for_retry(endpoint, now_us, err));
+    if (collected > 0)
+        pr__endpoint_maintain(endpoint);
+    wake_workers(endpoint);
+    TRY(pr__endpoint_reach_transport(endpoint, now_us, &reached, err));
+    bool none = nothing_in_hand(endpoint);
+    int64_t idle_ms = pr__endpoint_idle_ms(endpoint, now_us);
+    if (reached)
+        TRY(pr__endpoint_receive(endpoint, none ? idle_ms : 0, &received, err));
+    if (received > 0)
+        wake_workers(endpoint);
+    int64_t most_us = idle_ms * 1000 < STOP_LOOK_US ? idle_ms * 1000 : STOP_LOOK_US;
+    *wait_us = collected > 0 || received > 0 ? WAIT_MIN_US : *wait_us * 2;
+    if (*wait_us > most_us)
+        *wait_us = most_us;
+    if (received > 0 || (none && reached))
+        *wait_us = 0;
+    return PR_OK;
+}
+
+/* What waits goes back; what is handled is waited for. */
+static void drain(pr_endpoint *endpoint)
+{
+    int64_t until_us = pr__endpoint_now_us(endpoint) + endpoint->opt.stop_grace_ms * 1000;
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    endpoint->draining = true;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    (void)collect(endpoint);
+    pr__endpoint_give_back_all(endpoint);
+    for (;;) {
+        pthread_mutex_lock(&endpoint->hand_mutex);
+        bool busy = endpoint->busy_count > 0;
+        pthread_mutex_unlock(&endpoint->hand_mutex);
+        (void)collect(endpoint);
+        if (!busy)
+            break;
+        int64_t now_us = pr__endpoint_now_us(endpoint);
+        if (now_us >= until_us)
+            atomic_store(&endpoint->cancelling, true);
+        pr__endpoint_keep_retries(endpoint, now_us);
+        pr_status ignored = pr__endpoint_keep(endpoint, now_us, NULL);
+        (void)ignored;
+        wait_tried(endpoint, STOP_LOOK_US);
+    }
+    pr__endpoint_give_back_all(endpoint); /* what was told to wait */
+}
+
+static uint32_t start_workers(pr_endpoint *endpoint)
+{
+    uint32_t started = 0;
+    endpoint->draining = endpoint->ending = false;
+    endpoint->workers = pr__alloc_array(endpoint->opt.concurrency, sizeof *endpoint->workers);
+    if (!endpoint->workers)
+        return 0;
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    for (uint32_t i = 0; i < endpoint->opt.concurrency; i++) {
+        pr__worker *worker = &endpoint->workers[started];
+        worker->endpoint = endpoint;
+        started += pr__thread_start(&worker->thread, worker_run, worker) ? 1 : 0;
+    }
+    endpoint->worker_count = started;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    return started;
+}
+
+static void end_workers(pr_endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    endpoint->ending = true;
+    pthread_cond_broadcast(&endpoint->to_try);
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    for (uint32_t i = 0; i < endpoint->worker_count; i++)
+        pthread_join(endpoint->workers[i].thread, NULL);
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    endpoint->worker_count = 0;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    endpoint->workers = pr__free(endpoint->workers);
+}
+
+bool pr__endpoint_run_workers(pr_endpoint *endpoint)
+{
+    /* what was received by steps before lies in the transport's memory: not for other threads */
+    pr__endpoint_give_back_all(endpoint);
+    if (start_workers(endpoint) == 0) {
+        endpoint->workers = pr__free(endpoint->workers);
+        return false;
+    }
+    int64_t wait_us = WAIT_MIN_US;
+    while (!atomic_load(&endpoint->stopping)) {
+        pr_status status = round_of(endpoint, &wait_us, NULL);
+        if (status != PR_OK)
+            wait_us = STOP_LOOK_US; /* the observer was told; an endpoint goes on */
+        if (wait_us > 0)
+            wait_tried(endpoint, wait_us);
+        if (wait_us < WAIT_MIN_US)
+            wait_us = WAIT_MIN_US;
+    }
+    drain(endpoint);
+    end_workers(endpoint);
+    return true;
+}
