@@ -20,11 +20,14 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/demo_saga.h"
 #include "cli/output.h"
 
 #define ORIGIN         "demo"
 #define ORDERS_DEFAULT 1000
 #define ORDERS_QUICK   200
+#define ORDERS_SAGA    500
+#define KILLS_SAGA     12
 #define ORDERS_MIN     100
 #define KILLS          4
 #define KILLS_QUICK    3
@@ -40,6 +43,7 @@ typedef struct demo_values {
     bool quick;
     const char *postgres;
     const char *check;
+    bool saga;
 } demo_values;
 
 static const pr__option options[] = {
@@ -55,6 +59,10 @@ static const pr__option options[] = {
      "databases "
      "postroom_orders and postroom_billing there. ./dev demo --postgres starts one of its own",
      offsetof(demo_values, postgres), 0, 0, NULL},
+    {"saga", PR__OPTION_FLAG, NULL,
+     "500 orders through stock, payment and shipping by a saga, a third of them refused and "
+     "compensated, while its workers are killed at random",
+     offsetof(demo_values, saga), 0, 0, NULL},
     {"check", PR__OPTION_TEXT, "FOLDER", "only reconcile the databases of an earlier demo",
      offsetof(demo_values, check), 0, 0, NULL},
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
@@ -439,11 +447,40 @@ static pr__exit show(demo *of)
     return code;
 }
 
+static pr__exit check_saga(demo *of)
+{
+    pr__saga_demo saga = {.cli = of->cli, .store = of->orders_store, .place = of->folder};
+    return pr__saga_demo_check(&saga);
+}
+
+/* The other show: one database, four services. */
+static pr__exit show_saga(demo *of, const demo_values *values)
+{
+    pr_error err = PR_ERROR_INIT;
+    bool quick = values->quick;
+    pr__saga_demo saga = {
+        .cli = of->cli,
+        .store = of->orders_store,
+        .place = of->postgres ? of->orders_store : of->folder,
+        .orders = (uint64_t)pr__option_or(values->orders, quick ? ORDERS_MIN : ORDERS_SAGA),
+        .kills = quick ? KILLS_QUICK : KILLS_SAGA};
+    if (make_folder(of, values->dir, &err) != PR_OK)
+        return pr__report_error(of->cli, &err);
+    name_files(of);
+    if (of->postgres && make_databases(of, values->postgres, &err) != PR_OK)
+        return pr__report_error(of->cli, &err);
+    watch_signals();
+    return pr__saga_demo_run(&saga);
+}
+
 static pr__exit run(pr__cli *cli, const void *v)
 {
     const demo_values *values = v;
     pr_error err = PR_ERROR_INIT;
     demo of = {.cli = cli, .bar = !cli->json && isatty(STDOUT_FILENO)};
+    of.postgres = values->postgres != NULL;
+    if (values->saga && !values->check)
+        return show_saga(&of, values);
     if (values->check &&
         (values->dir || values->orders != PR__UNSET || values->quick || values->postgres))
         return pr__report_usage(cli, "--check takes no other option of the demo");
@@ -452,7 +489,7 @@ static pr__exit run(pr__cli *cli, const void *v)
             return pr__report_usage(cli, "the name of the folder is too long");
         pr__format(of.folder, sizeof(of.folder), "%s", values->check);
         name_files(&of);
-        return reconcile(&of);
+        return values->saga ? check_saga(&of) : reconcile(&of);
     }
     of.orders =
         (uint64_t)pr__option_or(values->orders, values->quick ? ORDERS_QUICK : ORDERS_DEFAULT);
@@ -460,7 +497,6 @@ static pr__exit run(pr__cli *cli, const void *v)
     if (make_folder(&of, values->dir, &err) != PR_OK)
         return pr__report_error(cli, &err);
     name_files(&of);
-    of.postgres = values->postgres != NULL;
     if (of.postgres && make_databases(&of, values->postgres, &err) != PR_OK)
         return pr__report_error(cli, &err);
     return show(&of);
