@@ -99,7 +99,7 @@ typedef struct pr_status_report {
     uint32_t lanes;
     uint32_t relays_seen;            /* owners with a live lease */
     uint64_t outbox[PR_STATE_COUNT]; /* by pr_state, the relay's view */
-    uint64_t inbox[PR_STATE_COUNT];
+    uint64_t inbox[PR_STATE_COUNT];  /* published: what was handled, that is, the marks */
     uint64_t inbox_marks;
     int64_t oldest_pending_age_ms; /* 0 = none */
     int64_t journal_rows;

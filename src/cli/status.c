@@ -52,7 +52,10 @@ static void print_text(pr__cli *cli, const pr_status_report *report)
         char outbox[24], inbox[24];
         pr__format(outbox, sizeof(outbox), "%llu", (unsigned long long)report->outbox[state]);
         pr__format(inbox, sizeof(inbox), "%llu", (unsigned long long)report->inbox[state]);
-        const char *cells[] = {pr__state_text((pr_state)state), outbox, inbox};
+        /* an inbox publishes nothing: what is done there was handled */
+        const char *name =
+            state == PR_STATE_PUBLISHED ? "published, handled" : pr__state_text((pr_state)state);
+        const char *cells[] = {name, outbox, inbox};
         pr__table_row(table, cells);
     }
     pr__table_print(cli, table);

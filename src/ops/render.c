@@ -111,12 +111,14 @@ void pr__render_record(pr__json *json, const pr_record *record, bool with_body)
     pr__json_object_end(json);
 }
 
-static void render_counts(pr__json *json, const char *name, const uint64_t counts[PR_STATE_COUNT])
+/* done: what the last state is called there; an inbox publishes nothing. */
+static void render_counts(pr__json *json, const char *name, const uint64_t counts[PR_STATE_COUNT],
+                          const char *done)
 {
     pr__json_key(json, name);
     pr__json_object_begin(json);
     for (int i = PR_STATE_PENDING; i < PR_STATE_COUNT; i++)
-        count(json, pr__state_text((pr_state)i), counts[i]);
+        count(json, i == PR_STATE_PUBLISHED ? done : pr__state_text((pr_state)i), counts[i]);
     pr__json_object_end(json);
 }
 
@@ -127,8 +129,8 @@ void pr__render_status(pr__json *json, const pr_status_report *report)
     count(json, "schema_version", report->schema_version);
     count(json, "lanes", report->lanes);
     count(json, "relays_seen", report->relays_seen);
-    render_counts(json, "outbox", report->outbox);
-    render_counts(json, "inbox", report->inbox);
+    render_counts(json, "outbox", report->outbox, "published");
+    render_counts(json, "inbox", report->inbox, "handled");
     count(json, "inbox_marks", report->inbox_marks);
     pr__json_key(json, "oldest_pending_age_ms");
     pr__json_int(json, report->oldest_pending_age_ms);

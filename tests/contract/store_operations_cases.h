@@ -18,6 +18,7 @@
     X(what_failed_is_listed_from_both_boxes)                                                       \
     X(one_unreadable_row_costs_one_row_of_a_list)                                                  \
     X(show_gives_every_row_of_an_id)                                                               \
+    X(a_parked_row_outlives_its_log_row)                                                           \
     X(explain_names_the_cause)                                                                     \
     X(explain_tells_of_a_lane)                                                                     \
     X(explain_tells_of_a_subscription)                                                             \

@@ -470,6 +470,28 @@ void case_show_gives_every_row_of_an_id(void **state)
                 PR_E_NOT_FOUND, "there is no message \"m-404\"", "missing");
 }
 
+/* A parked row is a full copy: without its row of the log it is shown, listed, and goes on. */
+void case_a_parked_row_outlives_its_log_row(void **state)
+{
+    store_fixture *fix = *state;
+    char ids[IDS_SIZE];
+    id_text id = post(fix, "k", DESTINATION);
+    settle_pending(fix, PR__RESULT_FAILED, 0);
+    run_sql(fix, "DELETE FROM {p}_outbox");
+    shown got = show(fix, id.id);
+    assert_int_equal(got.count, 1);
+    assert_int_equal(got.record.state, PR_STATE_FAILED);
+    assert_string_equal(got.body, "{\"a\":1}");
+    pr_explanation why = explain(fix, id.id);
+    assert_non_null(strstr(why.summary, "it is due and waits for a relay"));
+    pr_list_options failed = list_of(PR_BOX_OUTBOX, PR_STATE_FAILED),
+                    any = list_of(PR_BOX_OUTBOX, 0);
+    assert_string_equal(listed(fix, &failed, ids), id.id);
+    assert_string_equal(listed(fix, &any, ids), id.id);
+    assert_int_equal(settle_parked(fix, PR__RESULT_PUBLISHED, 0), 1);
+    assert_string_equal(listed(fix, &any, ids), "");
+}
+
 /* ---- explain ---- */
 
 static void check_explained(store_fixture *fix, const char *id, const char *text,

@@ -195,6 +195,8 @@ static void status_and_lists(void **state)
     json_decref(root);
     result_done(&r);
     expect(0, "oldest pending", "", "status");
+    expect(0, "published, handled", "", "status");
+    expect(0, "\"handled\":", "", "status", "--json");
     first_id("from.db", id);
     expect(0, id, "", "outbox", "list", "--limit", "2");
     expect(0, id, "", "outbox", "list", "--key", "c-0", "--state", "pending");

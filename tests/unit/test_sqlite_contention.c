@@ -211,13 +211,54 @@ static void test_checkpoint(void **state)
     sqlite_world_close(&at);
 }
 
+/* A redrive by filter looks at all dead rows without the write lock, and asks for it only when there
+   is something to change. */
+static void test_redrive_looks_first(void **state)
+{
+    (void)state;
+    sqlite_world at;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    sqlite3 *writer = NULL;
+    uint64_t count = 7;
+    pr_redrive_options opt = {.size = (uint32_t)sizeof opt,
+                              .limit = 10,
+                              .box = PR_BOX_OUTBOX,
+                              .type = "urn:message:shop:b",
+                              .who = "ada",
+                              .reason = "mended"};
+    check_ok(sqlite_world_open(&at, &err), &err, "world");
+    check_ok(sqlite_world_store(&at, 50, 0, &store, &err), &err, "store");
+    assert_int_equal(sqlite3_open(at.path, &writer), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(writer,
+                     "INSERT INTO postroom_outbox_parked (reader, log_id, lane, message_id, type, "
+                     "type_version, content_type, tenant, body, occurred_at, state, "
+                     "next_attempt_at, parked_at) VALUES (1, 1, 0, "
+                     "'01a22d1f-1ccc-7ba9-89b4-d7b94c7fb226', 'urn:message:shop:a', 1, 'a/b', '', "
+                     "x'', strftime('%s', 'now') * 1000000, 'dead', 0, 0); BEGIN IMMEDIATE",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    check_ok(store->ops->redrive(store, &opt, NULL, NULL, &count, &err), &err, "nothing matches");
+    assert_int_equal(count, 0);
+    opt.type = NULL;
+    check_error(store->ops->redrive(store, &opt, NULL, NULL, &count, &err), &err, PR_E_BUSY, "",
+                "one matches");
+    assert_int_equal(sqlite3_exec(writer, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    pr_error_clear(&err);
+    check_ok(store->ops->redrive(store, &opt, NULL, NULL, &count, &err), &err, "it is free");
+    assert_int_equal(count, 1);
+    sqlite3_close(writer);
+    pr_store_free(store);
+    sqlite_world_close(&at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steady_writer),
-        cmocka_unit_test(test_wait_is_bounded),
-        cmocka_unit_test(test_locks_stay),
-        cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_steady_writer),       cmocka_unit_test(test_wait_is_bounded),
+        cmocka_unit_test(test_locks_stay),          cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_redrive_looks_first),
     };
     return RUN_TESTS(tests);
 }

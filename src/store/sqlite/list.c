@@ -185,6 +185,8 @@ static pr_status find_log(page_lister *lister, int64_t after, pr_error *err)
     case PR_STATE_PUBLISHED:
         break;
     }
+    if (lister->opt->state == 0) /* a parked row may have outlived its row of the log */
+        TRY(add_ids(lister, PR__AT_LOG, 0, sql_parked, reader, after, err));
     return add_ids(lister, PR__AT_LOG, 0, sql_log, reader, after, err);
 }
 

@@ -69,9 +69,9 @@ static const char sql_revive_outbox[] =
     "locked_until = NULL, owner = NULL, redriven_at = ?2 WHERE place = ?1 AND state = 'dead'";
 
 static const char sql_revive_inbox[] =
-    "UPDATE {p}_inbox_parked SET state = 'failed', resume_state = NULL, attempts = 0, "
+    "UPDATE {p}_inbox_parked AS t SET state = 'failed', resume_state = NULL, attempts = 0, "
     "takeovers = 0, next_attempt_at = ?2, lock_token = NULL, locked_until = NULL, owner = NULL, "
-    "redriven_at = ?2 WHERE place = ?1 AND state = 'dead'";
+    "redriven_at = ?2 WHERE place = ?1 AND state = 'dead' AND NOT " MARKED;
 
 static const char sql_in_log[] =
     "SELECT count(*) FROM {p}_outbox WHERE message_id IN (?1, lower(?1))";
@@ -247,13 +247,21 @@ static pr_status refuse(redrive_job *redrive, const char *state, pr_error *err)
                     opt->consumer ? "\"" : "");
 }
 
+/* Those of the candidates that are still dead. */
 static pr_status revive(redrive_job *redrive, pr_error *err)
 {
     const pr_redrive_options *opt = redrive->opt;
     pr__sqlite_conn *conn = &redrive->store->conn;
-    for (uint32_t i = 0; i < redrive->count; i++)
-        TRY(pr__sqlite_run(conn, redrive->inbox ? sql_revive_inbox : sql_revive_outbox, NULL, err,
-                           "ii", redrive->places[i], redrive->now_us));
+    uint32_t candidates = redrive->count;
+    redrive->count = 0;
+    for (uint32_t i = 0; i < candidates; i++) {
+        int64_t changes = 0;
+        TRY(pr__sqlite_run(conn, redrive->inbox ? sql_revive_inbox : sql_revive_outbox, &changes,
+                           err, "ii", redrive->places[i], redrive->now_us));
+        redrive->count += (uint32_t)changes;
+    }
+    if (redrive->count == 0)
+        return PR_OK; /* others were faster */
     pr__audit_subject subject = {.message_id = opt->message_id,
                                  .consumer = opt->consumer,
                                  .box = redrive->inbox ? "inbox" : "outbox",
@@ -266,7 +274,7 @@ static pr_status revive(redrive_job *redrive, pr_error *err)
     return PR_OK;
 }
 
-static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
+static pr_status find_dead(redrive_job *redrive, pr_error *err)
 {
     pr__sqlite_conn *conn = &redrive->store->conn;
     char state[16] = "";
@@ -280,9 +288,31 @@ static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
                             redrive->opt->consumer);
     }
     TRY(collect(redrive, state, sizeof state, err));
-    if (redrive->count == 0)
-        return refuse(redrive, state, err);
-    return redrive->opt->dry_run ? PR_OK : revive(redrive, err);
+    return redrive->count == 0 ? refuse(redrive, state, err) : PR_OK;
+}
+
+static pr_status find_and_revive(redrive_job *redrive, pr_error *err)
+{
+    TRY(find_dead(redrive, err));
+    return redrive->count > 0 ? revive(redrive, err) : PR_OK;
+}
+
+/* By a filter all dead ones may have to be looked at: not under the write lock, which holds up every
+   writer of the file. */
+static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
+{
+    pr__sqlite_conn *conn = &redrive->store->conn;
+    const pr_redrive_options *opt = redrive->opt;
+    if (opt->message_id && !opt->dry_run) {
+        TRY(pr__sqlite_begin(conn, /* write= */ true, err));
+        return pr__sqlite_end(conn, find_and_revive(redrive, err), err);
+    }
+    TRY(pr__sqlite_begin(conn, /* write= */ false, err));
+    TRY(pr__sqlite_end(conn, find_dead(redrive, err), err));
+    if (opt->dry_run || redrive->count == 0)
+        return PR_OK;
+    TRY(pr__sqlite_begin(conn, /* write= */ true, err));
+    return pr__sqlite_end(conn, revive(redrive, err), err);
 }
 
 pr_status pr__sqlite_redrive(pr_store *store, const pr_redrive_options *opt,
@@ -299,8 +329,7 @@ pr_status pr__sqlite_redrive(pr_store *store, const pr_redrive_options *opt,
         redrive.places = pr__arena_alloc(arena, opt->limit * sizeof *redrive.places);
     if (!redrive.places)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(pr__sqlite_begin(&self->conn, /* write= */ !opt->dry_run, err));
-    TRY(pr__sqlite_end(&self->conn, redrive_rows(&redrive, err), err));
+    TRY(redrive_rows(&redrive, err));
     PR_FAULT("store.after_redrive_commit");
     *ret_count = redrive.count;
     return PR_OK;

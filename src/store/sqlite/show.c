@@ -26,6 +26,12 @@ static const char sql_log[] =
 static const char sql_readers[] =
     "SELECT reader FROM {p}_outbox_state WHERE log_id = ?1 AND state <> 'delayed' ORDER BY reader";
 
+/* Parked rows whose row of the log is gone: they are full copies, and go on. */
+static const char sql_alone[] =
+    "SELECT log_id, reader FROM {p}_outbox_parked AS t WHERE message_id IN (?1, lower(?1)) AND "
+    "reader <> 0 AND NOT EXISTS (SELECT 1 FROM {p}_outbox AS o WHERE o.id = t.log_id) ORDER BY "
+    "log_id, reader LIMIT ?2";
+
 static const char sql_delayed[] =
     "SELECT log_id FROM {p}_outbox_parked WHERE message_id IN (?1, lower(?1)) AND reader = 0 "
     "ORDER BY log_id LIMIT ?2";
@@ -75,6 +81,21 @@ static pr_status show_log(pr__records *records, const char *message_id, pr_error
         if (!row)
             return PR_OK;
         TRY(show_readers(records, sqlite3_column_int64(stmt, 0), err));
+    }
+}
+
+static pr_status show_alone(pr__records *records, const char *message_id, pr_error *err)
+{
+    pr__sqlite_conn *conn = &records->store->conn;
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    TRY(pr__sqlite_query(conn, sql_alone, &stmt, err, "ti", message_id, (int64_t)ROWS_MAX));
+    for (;;) {
+        TRY(pr__sqlite_step(conn, stmt, &row, err));
+        if (!row)
+            return PR_OK;
+        TRY(pr__records_add_parked(records, sqlite3_column_int64(stmt, 1),
+                                   sqlite3_column_int64(stmt, 0), NULL, err));
     }
 }
 
@@ -131,6 +152,7 @@ static pr_status not_found(pr__sqlite_conn *conn, const char *message_id, pr_err
 static pr_status show_all(pr__records *records, const char *message_id, pr_error *err)
 {
     TRY(show_log(records, message_id, err));
+    TRY(show_alone(records, message_id, err));
     TRY(show_rows(records, sql_delayed, false, message_id, err));
     TRY(show_rows(records, sql_inbox, true, message_id, err));
     TRY(show_rows(records, sql_original, true, message_id, err));
