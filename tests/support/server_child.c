@@ -120,7 +120,7 @@ server_child *server_child_start(const char *variable, const char *const *argume
             no_server(program, ret_ready);
         give_up(program, ret_ready);
     }
-    memmove(ret_ready, ret_ready + 6, strlen(ret_ready + 6) + 1);
+    memmove(ret_ready, ret_ready + 6, SERVER_LINE_SIZE - 6); /* its NUL is in there */
     return child;
 }
 
