@@ -27,6 +27,7 @@ int ground_group_teardown(void **state)
 int ground_setup(void **state)
 {
     ground *at = *state;
+    ground_alarm(at, false); /* of a case that failed */
     snprintf(at->vhost, sizeof at->vhost, "case%u", ++at->cases);
     rabbitmq_server_vhost(at->server, at->vhost);
     rabbitmq_server_eval(
@@ -81,6 +82,13 @@ void ground_wait_depth(ground *at, const char *queue, long wanted, const char *l
     for (long depth; (depth = ground_depth(at, queue)) != wanted;)
         if (rig_now_ms() > until)
             fail_msg("case '%s': %ld in '%s', wanted %ld", label, depth, queue, wanted);
+}
+
+void ground_alarm(ground *at, bool set)
+{
+    rabbitmq_server_eval(at->server, NULL, 0,
+                         set ? "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})"
+                             : "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
 }
 
 void ground_works_again(ground *at, const char *label)

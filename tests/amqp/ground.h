@@ -29,6 +29,8 @@ void ground_up(ground *at, const pr_amqp_options *options);
 void ground_queue(ground *at);
 long ground_depth(ground *at, const char *queue);
 void ground_wait_depth(ground *at, const char *queue, long wanted, const char *label);
+/* The broker's memory alarm, as when it is short of it. */
+void ground_alarm(ground *at, bool set);
 /* Publish again and again until one is confirmed, which must be so within GROUND_CURE_MS; what was
    accepted before that may be lost. */
 void ground_works_again(ground *at, const char *label);

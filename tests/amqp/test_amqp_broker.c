@@ -4,6 +4,9 @@
  */
 #include "amqp/flood.h"
 #include "amqp/ground.h"
+#include "amqp/path_cases.h"
+#include "contract/postgres_world.h"
+#include "contract/sqlite_world.h"
 #include "support/tcp_proxy.h"
 
 /* --- what others do to the broker --------------------------------------------------------------*/
@@ -75,13 +78,6 @@ static void a_queue_goes_under_its_consumer(void **state)
     pr_subscription_free(billing);
 }
 
-static void alarm_set(ground *at, bool set)
-{
-    rabbitmq_server_eval(at->server, NULL, 0,
-                         set ? "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})"
-                             : "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
-}
-
 static void a_memory_alarm_blocks_and_loses_nothing(void **state)
 {
     ground *at = *state;
@@ -92,13 +88,13 @@ static void a_memory_alarm_blocks_and_loses_nothing(void **state)
     ground_up(at, &options);
     ground_queue(at);
     rig_works(rig, "before");
-    alarm_set(at, true);
+    ground_alarm(at, true);
     rig_posts(rig, 1); /* brokers tell those that publish, so one must */
     rig_submit(rig, "into the alarm");
     rig_wait_state(rig, PR_TRANSPORT_BLOCKED, "memory", "the alarm");
     rig_no_outcome(rig, alarm_ms, "the alarm");
     assert_int_equal(rig_state(rig).kind, PR_TRANSPORT_BLOCKED);
-    alarm_set(at, false);
+    ground_alarm(at, false);
     rig_outcomes(rig, "drains");
     rig_wait_state(rig, PR_TRANSPORT_UP, "", "the alarm is over");
     rig_works(rig, "after");
@@ -107,7 +103,7 @@ static void a_memory_alarm_blocks_and_loses_nothing(void **state)
     assert_true(ground_depth(at, "billing") == 3);
 
     /* stop works while it is blocked */
-    alarm_set(at, true);
+    ground_alarm(at, true);
     rig_posts(rig, 1);
     rig_submit(rig, "into the second alarm");
     rig_wait_state(rig, PR_TRANSPORT_BLOCKED, "memory", "the second alarm");
@@ -115,7 +111,7 @@ static void a_memory_alarm_blocks_and_loses_nothing(void **state)
     pr_transport_free(rig->transport);
     rig->transport = NULL;
     assert_true(rig_now_ms() - begun < 3000);
-    alarm_set(at, false);
+    ground_alarm(at, false);
 }
 
 /* A full queue that rejects: some are confirmed, the others refused, one by one. */
@@ -458,7 +454,25 @@ static void restarts_lose_nothing(void **state)
     flood_over_restarts(*state, getenv("POSTROOM_SOAK") != NULL);
 }
 
-int main(void)
+/* --- the whole way, on both stores --------------------------------------------------------------*/
+
+#define ON_BOTH(name)                                                                              \
+    static void name##_sqlite(void **state)                                                        \
+    {                                                                                              \
+        name(*state, &sqlite_provider);                                                            \
+    }                                                                                              \
+    static void name##_postgres(void **state)                                                      \
+    {                                                                                              \
+        name(*state, &postgres_provider);                                                          \
+    }
+ON_BOTH(the_whole_way)
+ON_BOTH(an_alarm_touches_no_database)
+ON_BOTH(the_way_outlives_a_restart)
+ON_BOTH(a_clean_stop_loses_and_charges_nothing)
+ON_BOTH(strangers_end_in_dead_once)
+#undef ON_BOTH
+
+static int suite(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, ground_setup, ground_teardown)
     const struct CMUnitTest tests[] = {
@@ -478,10 +492,27 @@ int main(void)
         CASE(a_client_certificate_is_shown),
         CASE(another_topology_is_reported),
         CASE(topology_is_a_commands),
+        CASE(the_whole_way_sqlite),
+        CASE(the_whole_way_postgres),
+        CASE(an_alarm_touches_no_database_sqlite),
+        CASE(an_alarm_touches_no_database_postgres),
+        CASE(a_clean_stop_loses_and_charges_nothing_sqlite),
+        CASE(a_clean_stop_loses_and_charges_nothing_postgres),
+        CASE(strangers_end_in_dead_once_sqlite),
+        CASE(strangers_end_in_dead_once_postgres),
+        CASE(the_way_outlives_a_restart_sqlite),
+        CASE(the_way_outlives_a_restart_postgres),
         CASE(restarts_lose_nothing),
     };
 #undef CASE
     cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (getenv("POSTROOM_CASES")) /* a pattern, for who looks for a fault */
+        cmocka_set_test_filter(getenv("POSTROOM_CASES"));
     return cmocka_run_group_tests_name("RabbitMQ", tests, ground_group_setup,
                                        ground_group_teardown);
+}
+
+int main(void)
+{
+    return postgres_suite_run(suite);
 }
