@@ -18,6 +18,7 @@
 #define SUBMIT_MAX      256 /* submissions a call */
 #define OPEN_ONLY_MS    1000
 #define OPEN_ONE_OF_MS  200 /* the others wait meanwhile */
+#define OPEN_AGAIN_US   3000000 /* at least so often: it goes on within 5 s of the cure */
 #define HOLD_US         5000
 #define SUSPICION_SHOWN 3 /* lost once in company and twice alone */
 
@@ -40,7 +41,8 @@ static int64_t retry_wait_us(pr_relay *relay, uint32_t failures)
     const pr__backoff backoff = {.initial_ms = relay->opt.poll_idle_ms,
                                  .max_ms = relay->opt.round_backoff_max_ms,
                                  .jitter_percent = relay->opt.jitter_percent};
-    return pr__backoff_ms(&backoff, failures, pr__relay_random(relay)) * 1000;
+    int64_t wait_us = pr__backoff_ms(&backoff, failures, pr__relay_random(relay)) * 1000;
+    return wait_us < OPEN_AGAIN_US ? wait_us : OPEN_AGAIN_US;
 }
 
 static void set_cause(pr__relay_transport *transport, const char *cause)
@@ -125,6 +127,8 @@ pr_status pr__relay_open(pr_relay *relay, pr__relay_transport *transport, pr_err
         transport->retry_at_us = now_us + retry_wait_us(relay, transport->failures);
         if (!pr__relay_any_up(relay)) {
             pr__relay_round_failed(relay, PR__TURN_LOG, &why, now_us);
+            if (relay->backoff_until_us > now_us + OPEN_AGAIN_US)
+                relay->backoff_until_us = now_us + OPEN_AGAIN_US;
             transport->retry_at_us = relay->backoff_until_us; /* one attempt a step */
         }
     }

@@ -17,7 +17,7 @@ static void check_here(pr_status status, const pr_error *err, const char *what)
     check_ok(status, err, what);
 }
 
-/* --- the handler --------------------------------------------------------------------------------*/
+/* --- the handler -------------------------------------------------------------------------------*/
 
 static bool write_effect(const path *of, pr_unit *unit, const char *id)
 {
@@ -44,7 +44,7 @@ static pr_handled handle(void *user, pr_scope *scope)
                                                                                : PR_HANDLED_RETRY;
 }
 
-/* --- what runs ----------------------------------------------------------------------------------*/
+/* --- what runs ---------------------------------------------------------------------------------*/
 
 static void *run(void *user)
 {
@@ -137,7 +137,7 @@ void path_end(path *of)
     of->provider->end(of->world);
 }
 
-/* --- the test's own hands -----------------------------------------------------------------------*/
+/* --- the test's own hands ----------------------------------------------------------------------*/
 
 int64_t path_enqueue(path *of, unsigned count)
 {

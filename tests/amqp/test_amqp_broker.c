@@ -9,7 +9,7 @@
 #include "contract/sqlite_world.h"
 #include "support/tcp_proxy.h"
 
-/* --- what others do to the broker --------------------------------------------------------------*/
+/* --- what others do to the broker -------------------------------------------------------------*/
 
 static void publish_until(ground *at, pr_submit_outcome wanted, const char *path, const char *label)
 {
@@ -233,7 +233,7 @@ static void closed_by_the_operator(void **state)
     pr_subscription_free(billing);
 }
 
-/* --- consumers ---------------------------------------------------------------------------------*/
+/* --- consumers --------------------------------------------------------------------------------*/
 
 /* The broker closes the channel of who is too slow; the delivery comes again, its tag is stale. */
 static void a_consumer_timeout_is_survived(void **state)
@@ -283,7 +283,7 @@ static void a_delivery_limit_ends_in_the_dead_queue(void **state)
     pr_subscription_free(billing);
 }
 
-/* --- networks ----------------------------------------------------------------------------------*/
+/* --- networks ---------------------------------------------------------------------------------*/
 
 /* The broker has it, and nobody hears of it: lost, and sent again it is there twice. */
 static void a_confirm_is_withheld_then_cut(void **state)
@@ -403,7 +403,7 @@ static void a_client_certificate_is_shown(void **state)
     assert_int_equal(strtol(shown, NULL, 10), 1);
 }
 
-/* --- topology, strangers, other languages ------------------------------------------------------*/
+/* --- topology, strangers, other languages -----------------------------------------------------*/
 
 static void another_topology_is_reported(void **state)
 {
@@ -454,7 +454,7 @@ static void restarts_lose_nothing(void **state)
     flood_over_restarts(*state, getenv("POSTROOM_SOAK") != NULL);
 }
 
-/* --- the whole way, on both stores --------------------------------------------------------------*/
+/* --- the whole way, on both stores -------------------------------------------------------------*/
 
 #define ON_BOTH(name)                                                                              \
     static void name##_sqlite(void **state)                                                        \

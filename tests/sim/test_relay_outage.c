@@ -84,8 +84,7 @@ static void test_open_backoff(void **state)
     bench->transport.refuses_open = true;
     sim_add(bench->world, "", OK);
     sim_run_for(bench->world, bench->relay, SECONDS(200));
-    static const int64_t gaps_ms[] = {50,   100,   200,   400,   800,   1600, 3200,
-                                      6400, 12800, 25600, 30000, 30000, 30000};
+    static const int64_t gaps_ms[] = {50, 100, 200, 400, 800, 1600, 3000, 3000, 3000, 3000};
     assert_true(bench->transport.opens > COUNT_OF(gaps_ms));
     for (uint32_t i = 0; i < COUNT_OF(gaps_ms); i++)
         assert_int_equal(bench->transport.open_times[i + 1] - bench->transport.open_times[i],
