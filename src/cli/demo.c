@@ -16,12 +16,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <postroom/random.h>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/demo_saga.h"
 #include "cli/output.h"
+#include "cli/wiring.h"
 
 #define ORIGIN         "demo"
 #define ORDERS_DEFAULT 1000
@@ -42,6 +45,7 @@ typedef struct demo_values {
     const char *dir;
     bool quick;
     const char *postgres;
+    const char *rabbitmq;
     const char *check;
     bool saga;
 } demo_values;
@@ -63,6 +67,11 @@ static const pr__option options[] = {
      "500 orders through stock, payment and shipping by a saga, a third of them refused and "
      "compensated, while its workers are killed at random",
      offsetof(demo_values, saga), 0, 0, NULL},
+    {"rabbitmq", PR__OPTION_TEXT, "URI",
+     "with a RabbitMQ broker between the two: amqp://…, or amqp: for what the environment's "
+     "POSTROOM_AMQP says; what the demo makes there begins with postroom-demo- and is deleted. "
+     "./dev demo --rabbitmq starts one of its own",
+     offsetof(demo_values, rabbitmq), 0, 0, NULL},
     {"check", PR__OPTION_TEXT, "FOLDER", "only reconcile the databases of an earlier demo",
      offsetof(demo_values, check), 0, 0, NULL},
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
@@ -72,6 +81,8 @@ typedef struct demo {
     pr__cli *cli;
     bool bar; /* on a terminal */
     bool postgres;
+    bool has_broker;
+    pr__demo_broker broker;
     char folder[PR__DEMO_PATH_SIZE - 64];
     char orders_store[PR__DEMO_PATH_SIZE]; /* their names as stores */
     char billing_store[PR__DEMO_PATH_SIZE];
@@ -208,6 +219,21 @@ static pr_status make_databases(demo *of, const char *server, pr_error *err)
     return pr__demo_make_databases(server, names, stores, PR__DEMO_PATH_SIZE, err);
 }
 
+/* The URI goes to the relay in the environment: a command line can be read by everybody. */
+static pr_status set_broker(demo *of, const char *uri, pr_error *err)
+{
+    uint32_t random;
+    if (!pr__wiring_is_amqp(uri))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "--rabbitmq begins neither with amqp:// nor with amqps://");
+    if (strcmp(uri, "amqp:") != 0 && setenv(PR__AMQP_ENVIRONMENT, uri, 1) != 0)
+        return pr__fail_nomem(err, ORIGIN);
+    pr_random_system()->fill(pr_random_system()->user, &random, sizeof(random));
+    pr__format(of->broker.prefix, sizeof(of->broker.prefix), "postroom-demo-%08x.", random);
+    of->has_broker = true;
+    return PR_OK;
+}
+
 /* ---- the show ---- */
 
 /* After Ctrl-C, too late, or when billing has ended by itself. */
@@ -230,6 +256,8 @@ static pr_status look(demo *of, bool *ret_drained, pr_error *err)
 {
     TRY(check_going(of, err));
     TRY(pr__demo_drained(&of->relay, of->shop.committed, &of->handled, ret_drained, err));
+    if (*ret_drained)
+        TRY(pr__billing_quiet(&of->billing, ret_drained, err));
     draw_bar(of);
     return PR_OK;
 }
@@ -304,13 +332,16 @@ static pr_status perform(demo *of, pr_error *err)
         if (!drained)
             pr__sleep_us(LOOK_US);
     }
-    return pr__demo_relay_stop(&of->relay, err);
+    TRY(pr__demo_relay_stop(&of->relay, err));
+    return pr__billing_close(&of->billing, err);
 }
 
 static pr_status open_all(demo *of, pr_error *err)
 {
     TRY(pr__shop_open(of->orders_store, of->orders, &of->shop, err));
-    TRY(pr__billing_start(of->billing_store, &of->billing, err));
+    const pr__demo_broker *broker = of->has_broker ? &of->broker : NULL;
+    TRY(pr__billing_start(of->billing_store, broker, &of->billing, err));
+    of->relay.broker = broker;
     of->relay.orders_store = of->orders_store;
     of->relay.billing_store = of->billing_store;
     of->relay.log_path = of->log_path;
@@ -422,6 +453,9 @@ static pr__exit show(demo *of)
          of->postgres ? "postroom_orders  " : "orders.db  ");
     tell(of, "  %s billing: one invoice an order, whatever comes twice",
          of->postgres ? "postroom_billing " : "billing.db ");
+    if (of->has_broker)
+        tell(of, "  RabbitMQ    between them: %s%s, and its dead queue", of->broker.prefix,
+             PR__DEMO_ENDPOINT);
     tell(of, "%s", "");
     of->started_us = pr__monotonic_us();
     watch_signals();
@@ -430,6 +464,10 @@ static pr__exit show(demo *of)
         status = perform(of, &err);
     clear_bar(of);
     pr__demo_relay_done(&of->relay);
+    if (status != PR_OK && of->billing.endpoint) {
+        pr_status ignored = pr__billing_close(&of->billing, NULL); /* leave nothing at the broker */
+        (void)ignored;
+    }
     pr__billing_done(&of->billing);
     pr__shop_done(&of->shop);
     of->elapsed_us = pr__monotonic_us() - of->started_us;
@@ -481,8 +519,8 @@ static pr__exit run(pr__cli *cli, const void *v)
     of.postgres = values->postgres != NULL;
     if (values->saga && !values->check)
         return show_saga(&of, values);
-    if (values->check &&
-        (values->dir || values->orders != PR__UNSET || values->quick || values->postgres))
+    if (values->check && (values->dir || values->orders != PR__UNSET || values->quick ||
+                          values->postgres || values->rabbitmq))
         return pr__report_usage(cli, "--check takes no other option of the demo");
     if (values->check) {
         if (strlen(values->check) >= sizeof(of.folder))
@@ -491,6 +529,8 @@ static pr__exit run(pr__cli *cli, const void *v)
         name_files(&of);
         return values->saga ? check_saga(&of) : reconcile(&of);
     }
+    if (values->rabbitmq && set_broker(&of, values->rabbitmq, &err) != PR_OK)
+        return pr__report_error(cli, &err);
     of.orders =
         (uint64_t)pr__option_or(values->orders, values->quick ? ORDERS_QUICK : ORDERS_DEFAULT);
     of.kills = values->quick ? KILLS_QUICK : KILLS;

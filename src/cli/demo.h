@@ -22,6 +22,7 @@
 #define PR__DEMO_PATH_SIZE 1024
 #define PR__DEMO_TYPE      "urn:message:shop:order-placed"
 #define PR__DEMO_TRANSPORT "billing"
+#define PR__DEMO_ENDPOINT  "billing"
 
 /* The body of the message, by its contract. */
 typedef struct pr__order {
@@ -54,7 +55,16 @@ void pr__shop_done(pr__shop *shop);
 
 /* ---- billing ---- */
 
+/* The broker between the two; NULL where there is none. Its URI stands in POSTROOM_AMQP. */
+typedef struct pr__demo_broker {
+    char prefix[32]; /* of everything that the demo makes there */
+} pr__demo_broker;
+
 typedef struct pr__billing {
+    const pr__demo_broker *broker; /* borrowed */
+    const char *store_name;
+    int64_t quiet_us;  /* nothing came since then */
+    uint64_t received; /* until then */
     pr_store *store;
     pr_transport *transport;
     pr_contracts *contracts;
@@ -67,7 +77,13 @@ typedef struct pr__billing {
 
 /* Make its store, subscribe, and handle messages on a thread; pr__billing_done after a failure
    too. */
-pr_status pr__billing_start(const char *store, pr__billing *ret_billing, pr_error *err);
+pr_status pr__billing_start(const char *store, const pr__demo_broker *broker,
+                            pr__billing *ret_billing, pr_error *err);
+/* Is the broker's queue empty, and has nothing come for a while? Without a broker: yes. */
+pr_status pr__billing_quiet(pr__billing *billing, bool *ret_quiet, pr_error *err);
+/* End the endpoint; what a broker delivered is written down for the reconciliation, and what the
+   demo made at the broker is deleted. */
+pr_status pr__billing_close(pr__billing *billing, pr_error *err);
 void pr__billing_done(pr__billing *billing);
 
 /* ---- the relay ---- */
@@ -78,8 +94,9 @@ typedef struct pr__demo_relay {
     const char *orders_store;
     const char *billing_store;
     const char *log_path;
-    pid_t pid;      /* 0 = none runs */
-    uint32_t count; /* how many were started */
+    const pr__demo_broker *broker; /* borrowed; NULL = it carries to billing's database */
+    pid_t pid;                     /* 0 = none runs */
+    uint32_t count;                /* how many were started */
     uint32_t kills;
     pr__demo_db orders; /* connections of its own, to look at what it does */
     pr__demo_db billing;

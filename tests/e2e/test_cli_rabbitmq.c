@@ -144,6 +144,25 @@ static void no_password_is_shown(void **state)
     leave(&at);
 }
 
+/* Two databases with the broker between them, and relays that are killed. */
+static void the_demo_ends_well(void **state)
+{
+    world at;
+    char queue[64], list[512];
+    (void)state;
+    enter(&at);
+    expect(2, "", "begins neither", "demo", "--rabbitmq", "billing.db");
+    expect(0, "\"ok\":true", "", "demo", "--rabbitmq", at.uri, "--quick", "--dir", "t", "--json");
+    expect(0, "\"ok\":true", "", "demo", "--check", "t", "--json");
+    assert_true(number_of("t/billing.db", "SELECT duplicates FROM demo_broker") > 0);
+    assert_true(number_of("t/billing.db", "SELECT delivered FROM demo_broker") > 180);
+    assert_int_equal(number_of("t/billing.db", "SELECT count(*) FROM postroom_outbox"), 0);
+    snprintf(queue, sizeof queue, "length(rabbit_amqqueue:list(<<\"%s\">>))", at.vhost);
+    rabbitmq_server_eval(server, list, sizeof list, "%s", queue);
+    assert_string_equal(list, "0"); /* it leaves nothing there */
+    leave(&at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +170,7 @@ int main(void)
         cmocka_unit_test(topology_is_declared_checked_and_shown),
         cmocka_unit_test(a_relay_carries_to_the_broker),
         cmocka_unit_test(no_password_is_shown),
+        cmocka_unit_test(the_demo_ends_well),
     };
     server = rabbitmq_server_start(NULL);
     int failed = RUN_TESTS(tests);

@@ -12,4 +12,9 @@
 pr_status pr__amqp_queue_look(pr_transport *transport, const char *queue, uint32_t *ret_messages,
                               uint32_t *ret_consumers, pr_error *err);
 
+/* Delete what topology made for an endpoint, messages too; exchanges of namespaces only when no
+   other queue is bound to them. Both: any thread, on a connection of their own. */
+pr_status pr__amqp_topology_remove(pr_transport *transport, const pr_subscribe_options *options,
+                                   pr_error *err);
+
 #endif

@@ -209,3 +209,30 @@ pr_status pr__amqp_topology_look(pr__amqp_connection *connection, const char *qu
     *ret_consumers = found ? found->consumer_count : 0;
     return PR_OK;
 }
+
+pr_status pr__amqp_topology_delete(pr__amqp_connection *connection,
+                                   const pr_subscribe_options *options, pr_error *err)
+{
+    amqp_connection_state_t state = connection->state;
+    const char *prefix = connection->settings->prefix;
+    pr__amqp_names names;
+    TRY(pr__amqp_names_of(options, prefix, &names, err));
+    TRY(pr__amqp_channel_open(connection, PR__TOPOLOGY_CHANNEL, false, err));
+    const char *const all[] = {names.queue, names.dead};
+    for (size_t i = 0; i < 2; i++) {
+        amqp_queue_delete(state, PR__TOPOLOGY_CHANNEL, amqp_cstring_bytes(all[i]),
+                          /* if_unused= */ 0, /* if_empty= */ 0);
+        TRY(pr__amqp_check_rpc(connection, "queue.delete", err));
+    }
+    amqp_exchange_delete(state, PR__TOPOLOGY_CHANNEL, amqp_cstring_bytes(names.exchange),
+                         /* if_unused= */ 0);
+    TRY(pr__amqp_check_rpc(connection, "exchange.delete", err));
+    for (size_t i = 0; i < options->type_count; i++) {
+        pr__amqp_target target;
+        TRY(pr__amqp_binding_of(options->types[i], prefix, &target, err));
+        amqp_exchange_delete(state, PR__TOPOLOGY_CHANNEL, amqp_cstring_bytes(target.exchange),
+                             /* if_unused= */ 1);
+        TRY(pr__amqp_check_rpc(connection, "exchange.delete", err));
+    }
+    return PR_OK;
+}

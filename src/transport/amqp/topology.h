@@ -22,4 +22,8 @@ pr_status pr__amqp_topology_temporary(pr__amqp_connection *connection, uint16_t 
 pr_status pr__amqp_topology_look(pr__amqp_connection *connection, const char *queue,
                                  uint32_t *ret_messages, uint32_t *ret_consumers, pr_error *err);
 
+/* Delete what pr__amqp_topology() made. */
+pr_status pr__amqp_topology_delete(pr__amqp_connection *connection,
+                                   const pr_subscribe_options *options, pr_error *err);
+
 #endif

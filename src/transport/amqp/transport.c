@@ -73,35 +73,53 @@ static void amqp_state(pr_transport *transport, pr_transport_state *ret_state)
     pthread_mutex_unlock(&link->lock);
 }
 
+/* A connection for a question or two, on the caller's own thread. */
+typedef struct errand {
+    pr__guard guard;
+    pr__amqp_connection connection;
+} errand;
+
+static pr_status begin_errand(errand *of, pr_transport *transport, pr_error *err)
+{
+    pr__amqp_settings *settings = &self_of(transport)->settings;
+    size_t turn = 0;
+    *of = (errand){.guard = {.fd = -1}};
+    TRY(pr__amqp_connect(settings, "topology", &of->guard, &turn, &of->connection, err));
+    pr__watchdog_arm(settings->watchdog, &of->guard,
+                     pr__monotonic_us() + settings->publish_deadline_ms * 1000);
+    return PR_OK;
+}
+
 static pr_status amqp_topology(pr_transport *transport, const pr_subscribe_options *options,
                                bool check_only, pr_error *err)
 {
+    errand of;
     if (options->temporary)
         return PR_OK; /* made by the subscription itself */
-    pr__amqp_settings *settings = &self_of(transport)->settings;
-    pr__guard guard = {.fd = -1};
-    pr__amqp_connection connection;
-    size_t turn = 0;
-    TRY(pr__amqp_connect(settings, "topology", &guard, &turn, &connection, err));
-    pr__watchdog_arm(settings->watchdog, &guard,
-                     pr__monotonic_us() + settings->publish_deadline_ms * 1000);
-    pr_status status = pr__amqp_topology(&connection, options, check_only, err);
-    pr__amqp_disconnect(&connection);
+    TRY(begin_errand(&of, transport, err));
+    pr_status status = pr__amqp_topology(&of.connection, options, check_only, err);
+    pr__amqp_disconnect(&of.connection);
     return status;
 }
 
 pr_status pr__amqp_queue_look(pr_transport *transport, const char *queue, uint32_t *ret_messages,
                               uint32_t *ret_consumers, pr_error *err)
 {
-    pr__amqp_settings *settings = &self_of(transport)->settings;
-    pr__guard guard = {.fd = -1};
-    pr__amqp_connection connection;
-    size_t turn = 0;
-    TRY(pr__amqp_connect(settings, "topology", &guard, &turn, &connection, err));
-    pr__watchdog_arm(settings->watchdog, &guard,
-                     pr__monotonic_us() + settings->publish_deadline_ms * 1000);
-    pr_status status = pr__amqp_topology_look(&connection, queue, ret_messages, ret_consumers, err);
-    pr__amqp_disconnect(&connection);
+    errand of;
+    TRY(begin_errand(&of, transport, err));
+    pr_status status =
+        pr__amqp_topology_look(&of.connection, queue, ret_messages, ret_consumers, err);
+    pr__amqp_disconnect(&of.connection);
+    return status;
+}
+
+pr_status pr__amqp_topology_remove(pr_transport *transport, const pr_subscribe_options *options,
+                                   pr_error *err)
+{
+    errand of;
+    TRY(begin_errand(&of, transport, err));
+    pr_status status = pr__amqp_topology_delete(&of.connection, options, err);
+    pr__amqp_disconnect(&of.connection);
     return status;
 }
 
