@@ -517,6 +517,8 @@ static pr__exit run(pr__cli *cli, const void *v)
     pr_error err = PR_ERROR_INIT;
     demo of = {.cli = cli, .bar = !cli->json && isatty(STDOUT_FILENO)};
     of.postgres = values->postgres != NULL;
+    if (values->saga && values->rabbitmq)
+        return pr__report_usage(cli, "--saga is a show of one database: it takes no --rabbitmq");
     if (values->saga && !values->check)
         return show_saga(&of, values);
     if (values->check && (values->dir || values->orders != PR__UNSET || values->quick ||

@@ -152,6 +152,7 @@ static void the_demo_ends_well(void **state)
     (void)state;
     enter(&at);
     expect(2, "", "begins neither", "demo", "--rabbitmq", "billing.db");
+    expect(2, "", "takes no --rabbitmq", "demo", "--rabbitmq", at.uri, "--saga");
     expect(0, "\"ok\":true", "", "demo", "--rabbitmq", at.uri, "--quick", "--dir", "t", "--json");
     expect(0, "\"ok\":true", "", "demo", "--check", "t", "--json");
     assert_true(number_of("t/billing.db", "SELECT duplicates FROM demo_broker") > 0);
