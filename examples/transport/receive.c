@@ -2,10 +2,10 @@
  * Receiving: what is delivered is leased. A holder that is never heard of again loses it when the
  * lease has run out, and its tags are worth nothing then.
  */
-#include "shelf.h"
-
 #include <string.h>
 #include <time.h>
+
+#include "shelf.h"
 
 #define LEASE_MS_DEFAULT  30000
 #define EXPIRY_MS_DEFAULT 60000

@@ -2,10 +2,10 @@
  * Sending: each message that is taken ends in one outcome. Here the outcome is known at once; with
  * a server it comes later, and what is under way when the connection goes ends as LOST.
  */
-#include "shelf.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "shelf.h"
 
 #define WINDOW_DEFAULT 256
 

@@ -62,7 +62,7 @@ shelf_queue *shelf_find(shelf *self, const char *name, int64_t now_us);
 pr_status shelf_declare(shelf *self, const pr_subscribe_options *options, uint64_t owner,
                         bool check_only, int64_t now_us, pr_error *err);
 void shelf_drop(shelf *self, const shelf_queue *queue);
-/* Into each queue that the address reaches, or into none. *ret_count: how many. False: no memory. */
+/* Into each queue that the address reaches, or none. *ret_count: how many. False: no memory. */
 bool shelf_put(shelf *self, const pr_address *to, const pr_message *message, size_t *ret_count);
 /* The next that may be delivered; of a key, the oldest alone. NULL: none now. */
 shelf_item *shelf_next(shelf_queue *queue, int64_t now_us);
