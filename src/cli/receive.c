@@ -31,6 +31,8 @@
 #define GRACE_MS_DEFAULT      10000
 #define TROUBLE_DELAY_MS      1000 /* no process could be started */
 #define WATCH_MS              20
+#define WORKERS_MAX           256
+#define PREFETCH_DEFAULT      32
 #define TRANSPORT_NAME        "database"
 
 DEFINE_AUTO(pr_endpoint, pr_endpoint_free);
@@ -54,6 +56,7 @@ typedef struct receive_values {
     int64_t lease_ms;
     int64_t grace_ms;
     int64_t parent;
+    int64_t workers;
 } receive_values;
 
 static const pr__option options[] = {
@@ -77,6 +80,9 @@ static const pr__option options[] = {
     {"exchange-prefix", PR__OPTION_TEXT, "TEXT",
      "RabbitMQ: stands in front of every exchange and queue",
      offsetof(receive_values, exchange_prefix), 0, 0, NULL},
+    {"workers", PR__OPTION_COUNT, "N",
+     "so many commands at once; messages of one key stay in order (default 1)",
+     offsetof(receive_values, workers), 1, WORKERS_MAX, NULL},
     {"timeout", PR__OPTION_DURATION, "TIME",
      "end a command that takes longer for a message, and try again later; 0s = never (default 0s)",
      offsetof(receive_values, timeout_ms), 0, 0, NULL},
@@ -145,7 +151,7 @@ typedef struct worker {
     pr__receiver receiver;
     bool lines;
     pr__child child; /* with lines: the command, from message to message */
-    atomic_bool busy;
+    atomic_int busy; /* commands that run now */
 } worker;
 
 /* Enqueue what the command sends, in the transaction of the mark. */
@@ -201,14 +207,14 @@ static pr_handled handle(void *user, pr_scope *scope)
 {
     worker *of = user;
     pr__answer answer = {.handled = PR_HANDLED_RETRY, .delay_ms = -1};
-    atomic_store(&of->busy, true);
+    atomic_fetch_add(&of->busy, 1);
     if (of->lines)
         pr__receive_line(&of->receiver, &of->child, scope, &answer);
     else
         pr__receive_exec(&of->receiver, scope, &answer);
     pr_handled handled = finish(of, scope, &answer);
     pr__buffer_done(&answer.follow_ups);
-    atomic_store(&of->busy, false);
+    atomic_fetch_sub(&of->busy, 1);
     return handled;
 }
 
@@ -239,7 +245,7 @@ static void *watch(void *user)
     int64_t since_us = pr__monotonic_us();
     while (!atomic_load(&w->over)) {
         uint64_t now = seen_so_far(w->endpoint);
-        if (now != before || atomic_load(&w->of->busy))
+        if (now != before || atomic_load(&w->of->busy) > 0)
             since_us = pr__monotonic_us();
         before = now;
         if (pr__monotonic_us() - since_us >= w->idle_ms * 1000)
@@ -279,6 +285,9 @@ static pr_status check_values(const receive_values *values, pr_error *err)
     if (values->lines && values->follow_ups)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "--lines and --follow-ups together; a verdict has its own \"send\"");
+    if (values->lines && pr__option_or(values->workers, 1) > 1)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "--lines and --workers together; start several receivers of one id");
     return PR_OK;
 }
 
@@ -318,10 +327,12 @@ static pr_status open_receiving(const receive_values *values, receiving *r, pr_e
         .follow_ups = values->follow_ups,
         .cancelled = is_cancelled,
     };
+    uint32_t workers = (uint32_t)pr__option_or(values->workers, 1);
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = values->endpoint, .types = values->types.items,
                             .type_count = values->types.count, .handler = handle, .user = &r->of,
-                            .inbox = PR_INBOX_LEASED, .concurrency = 1,
+                            .inbox = PR_INBOX_LEASED, .concurrency = workers,
+                            .prefetch = workers > PREFETCH_DEFAULT ? workers : PREFETCH_DEFAULT,
                             .retry_max = values->retry_max == 0
                                              ? PR_RETRY_NONE
                                              : (uint32_t)pr__option_or(values->retry_max, 0),

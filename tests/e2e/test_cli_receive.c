@@ -297,6 +297,23 @@ static void a_command_may_write_to_the_same_store(void **state)
     folder_leave(&here);
 }
 
+/* Each command waits until all four are there; the fifth is of the first one's key. */
+static void several_commands_run_at_once_but_of_a_key_one(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"a", "b", "c", "d", "a"};
+    folder here;
+    enter(&here);
+    for (size_t i = 0; i < COUNT_OF(keys); i++)
+        expect(0, NULL, "", "send", "--store", STORE, TYPE, "{}", "--key", keys[i]);
+    expect(0, "5 handled, 0 failed", "", RECEIVE, "--workers", "5", "--timeout", "20s",
+           "--until-idle", "500ms", "--exec",
+           "mkdir key-$POSTROOM_KEY || exit 65; echo >>all-$POSTROOM_KEY;"
+           "while [ $(ls all-* | wc -l) -lt 4 ]; do sleep 0.02; done; rmdir key-$POSTROOM_KEY");
+    assert_int_equal(number_of("a.db", MARKS), 5);
+    folder_leave(&here);
+}
+
 /* ---- stopping ---- */
 
 static void stopped_in_mid_command_nothing_is_charged(void **state)
@@ -384,6 +401,8 @@ static void what_is_missing_or_wrong_is_told(void **state)
            TYPE);
     expect(2, "", "--lines and --follow-ups together", RECEIVE, "--exec", "x", "--lines",
            "--follow-ups");
+    expect(2, "", "--lines and --workers together", RECEIVE, "--exec", "x", "--lines", "--workers",
+           "2");
     expect(1, "", "is not urn:message:", "receive", "--store", STORE, "--endpoint", "e", "--type",
            "order", "--exec", "x");
     expect(3, "", "there is no store 'sqlite:none.db'", RECEIVE, "--from", "sqlite:none.db",
@@ -405,6 +424,7 @@ int main(void)
         cmocka_unit_test(follow_ups_are_committed_with_the_mark),
         cmocka_unit_test(follow_ups_that_are_none_undo_the_whole),
         cmocka_unit_test(a_command_may_write_to_the_same_store),
+        cmocka_unit_test(several_commands_run_at_once_but_of_a_key_one),
         cmocka_unit_test(stopped_in_mid_command_nothing_is_charged),
         cmocka_unit_test(a_command_that_ends_within_the_grace_is_done),
         cmocka_unit_test(a_receiver_that_is_killed_loses_nothing),
