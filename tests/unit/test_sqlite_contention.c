@@ -211,8 +211,8 @@ static void test_checkpoint(void **state)
     sqlite_world_close(&at);
 }
 
-/* A redrive by filter looks at all dead rows without the write lock, and asks for it only when there
-   is something to change. */
+/* A redrive by filter looks at all dead rows without the write lock, and asks for it only when
+   there is something to change. */
 static void test_redrive_looks_first(void **state)
 {
     (void)state;

@@ -297,8 +297,8 @@ static pr_status find_and_revive(redrive_job *redrive, pr_error *err)
     return redrive->count > 0 ? revive(redrive, err) : PR_OK;
 }
 
-/* By a filter all dead ones may have to be looked at: not under the write lock, which holds up every
-   writer of the file. */
+/* By a filter all dead ones may have to be looked at: not under the write lock, which holds up
+   every writer of the file. */
 static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
 {
     pr__sqlite_conn *conn = &redrive->store->conn;
