@@ -14,16 +14,13 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/time.h"
 #include "port/audit.h"
+#include "port/redrive.h"
 #include "store/postgres/operations.h"
 #include "store/postgres/record.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN           "postgres.redrive"
-#define RETENTION_MS     (INT64_C(30) * 24 * 3600 * 1000) /* inbox_retention unless it is set */
-#define RETENTION_MS_MAX (INT64_C(100) * 366 * 24 * 3600 * 1000)
-#define US_PER_MS        1000
+#define ORIGIN "postgres.redrive"
 
 static const char SQL_RETENTION[] =
     "SELECT CASE WHEN value ~ '^[0-9]{1,18}$' THEN value::int8 END FROM {p}setting WHERE name = "
@@ -114,150 +111,85 @@ static pr_status reader_of(pr__pg_conn *conn, const char *name, int64_t *ret_rea
 /* ---- redrive ---- */
 
 typedef struct redrive_job {
+    pr__redrive base;
     pr__pg_store *store;
-    const pr_redrive_options *opt;
-    pr__redrive_check check;
-    void *user;
-    bool inbox;
-    int64_t now_us;
-    int64_t retention_us;
     int64_t reader;
-    int64_t *places; /* opt->limit of them fit */
-    uint32_t count;
-    uint32_t old, unregistered, marked; /* left out */
 } redrive_job;
 
 static pr_status load_retention(redrive_job *redrive, pr_error *err)
 {
-    int64_t ms = RETENTION_MS;
-    bool found = false;
-    TRY(pr__pg_int(&redrive->store->conn, SQL_RETENTION, &ms, &found, err, ""));
-    if (!found || ms <= 0)
-        ms = RETENTION_MS;
-    redrive->retention_us = (ms < RETENTION_MS_MAX ? ms : RETENTION_MS_MAX) * US_PER_MS;
+    int64_t ms = 0;
+    TRY(pr__pg_int(&redrive->store->conn, SQL_RETENTION, &ms, NULL, err, ""));
+    pr__redrive_remembers(&redrive->base, ms);
     return PR_OK;
 }
 
-/* Could a mark of this message have been swept? An outbox message may have been handled at any time
-   since it occurred; beside a parked row of the inbox no mark is made or swept. */
-static bool is_forgotten(const redrive_job *redrive, const PGresult *result, int row)
-{
-    int64_t occurred_us = pr__pg_value_instant(result, row, 4);
-    int64_t until_us = redrive->inbox ? pr__pg_value_instant(result, row, 5) : redrive->now_us;
-    return occurred_us < until_us - redrive->retention_us;
-}
-
-/* Take a dead row as a candidate, or count why it is left out. */
-static void consider(redrive_job *redrive, const PGresult *result, int row)
-{
-    const char *type = pr__pg_value_text(result, row, 2);
-    uint32_t version = (uint32_t)pr__pg_value_int(result, row, 3);
-    if (pr__pg_value_int(result, row, 6) != 0)
-        redrive->marked++;
-    else if (redrive->check && !redrive->check(redrive->user, type ? type : "", version))
-        redrive->unregistered++;
-    else if (!redrive->opt->force && is_forgotten(redrive, result, row))
-        redrive->old++;
-    else
-        redrive->places[redrive->count++] = pr__pg_value_int(result, row, 0);
-}
-
-static pr_status collect(redrive_job *redrive, char *ret_state, size_t size, pr_error *err)
+static pr_status collect(redrive_job *redrive, pr_error *err)
 {
     pr__pg_conn *conn = &redrive->store->conn;
-    const pr_redrive_options *opt = redrive->opt;
+    const pr_redrive_options *opt = redrive->base.opt;
     const char *transport = redrive->store->settings.default_transport;
-    const char *sql = CANDIDATES[redrive->inbox][opt->message_id != NULL][!opt->dry_run];
+    const char *sql = CANDIDATES[redrive->base.inbox][opt->message_id != NULL][!opt->dry_run];
     AUTO_RESULT result = NULL;
-    if (opt->message_id && redrive->inbox)
+    if (opt->message_id && redrive->base.inbox)
         TRY(pr__pg_query(conn, sql, &result, err, "tt", opt->message_id, opt->consumer));
     else if (opt->message_id)
         TRY(pr__pg_query(conn, sql, &result, err, "ui", opt->message_id, redrive->reader));
-    else if (redrive->inbox)
+    else if (redrive->base.inbox)
         TRY(pr__pg_query(conn, sql, &result, err, "ttttt", NULL, opt->consumer, opt->type,
                          opt->destination, transport));
     else
         TRY(pr__pg_query(conn, sql, &result, err, "tittt", NULL, redrive->reader, opt->type,
                          opt->destination, transport));
-    for (int row = 0; row < PQntuples(result) && redrive->count < opt->limit; row++) {
-        const char *state = pr__pg_value_text(result, row, 1);
-        if (pr__text_equal(state, "dead"))
-            consider(redrive, result, row);
-        else
-            pr__format(ret_state, size, "%s", state ? state : "");
+    for (int row = 0; row < PQntuples(result) && pr__redrive_room(&redrive->base); row++) {
+        const pr__redrive_row found = {.place = pr__pg_value_int(result, row, 0),
+                                       .state = pr__pg_value_text(result, row, 1),
+                                       .type = pr__pg_value_text(result, row, 2),
+                                       .type_version = (uint32_t)pr__pg_value_int(result, row, 3),
+                                       .occurred_at_us = pr__pg_value_instant(result, row, 4),
+                                       .failed_at_us = pr__pg_value_instant(result, row, 5),
+                                       .marked = pr__pg_value_int(result, row, 6) != 0};
+        pr__redrive_consider(&redrive->base, &found);
     }
     return PR_OK;
 }
 
 /* Nothing was redriven, and that is not what was asked for: say why. */
-static pr_status refuse(redrive_job *redrive, const char *state, pr_error *err)
+static pr_status refuse(redrive_job *redrive, pr_error *err)
 {
-    const pr_redrive_options *opt = redrive->opt;
-    uint32_t left_out = redrive->old + redrive->unregistered + redrive->marked;
-    char subject[PR_ID_SIZE_MAX + 32];
-    char days[64];
-    pr__duration_text(redrive->retention_us, days, sizeof days);
-    if (opt->message_id)
-        pr__format(subject, sizeof subject, "message \"%s\"", opt->message_id);
-    else
-        pr__format(subject, sizeof subject, "each of the %u dead messages", left_out);
-    if (redrive->old > 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN,
-                        "%s is older than the inbox remembers (%s): it may run again; redrive it "
-                        "with force",
-                        subject, days);
-    if (redrive->unregistered > 0)
-        return pr__fail(
-            err, PR_E_STATE, ORIGIN,
-            "%s is of a type and version that is not registered; register its contract, "
-            "or discard it",
-            subject);
-    if (redrive->marked > 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "%s was handled already; discard it", subject);
-    if (!opt->message_id)
-        return PR_OK;
-    if (*state)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "%s is %s, not dead", subject, state);
+    const pr_redrive_options *opt = redrive->base.opt;
+    pr__pg_conn *conn = &redrive->store->conn;
     int64_t known = 0;
-    if (redrive->inbox)
-        TRY(pr__pg_int(&redrive->store->conn, SQL_IS_MARKED, &known, NULL, err, "tt",
-                       opt->message_id, opt->consumer));
-    else
-        TRY(pr__pg_int(&redrive->store->conn, SQL_IN_LOG, &known, NULL, err, "u", opt->message_id));
-    if (known > 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "%s is %s, not dead", subject,
-                        redrive->inbox ? "handled" : "not parked");
-    return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no %s%s%s%s", subject,
-                    opt->consumer ? " at \"" : "", opt->consumer ? opt->consumer : "",
-                    opt->consumer ? "\"" : "");
+    if (pr__redrive_asks(&redrive->base) && redrive->base.inbox)
+        TRY(pr__pg_int(conn, SQL_IS_MARKED, &known, NULL, err, "tt", opt->message_id,
+                       opt->consumer));
+    else if (pr__redrive_asks(&redrive->base))
+        TRY(pr__pg_int(conn, SQL_IN_LOG, &known, NULL, err, "u", opt->message_id));
+    return pr__redrive_refuse(&redrive->base, known > 0, ORIGIN, err);
 }
 
 static pr_status revive_places(redrive_job *redrive, pr__pg_array *places, pr_error *err)
 {
     AUTO_PARAMS params = {.count = 0};
-    for (uint32_t i = 0; i < redrive->count; i++)
-        pr__pg_array_int(places, redrive->places[i]);
+    for (uint32_t i = 0; i < redrive->base.count; i++)
+        pr__pg_array_int(places, redrive->base.places[i]);
     pr__pg_add_array(&params, places);
-    return pr__pg_exec(&redrive->store->conn, redrive->inbox ? SQL_REVIVE_INBOX : SQL_REVIVE_OUTBOX,
-                       &params, NULL, err);
+    return pr__pg_exec(&redrive->store->conn,
+                       redrive->base.inbox ? SQL_REVIVE_INBOX : SQL_REVIVE_OUTBOX, &params, NULL,
+                       err);
 }
 
 static pr_status revive(redrive_job *redrive, pr_error *err)
 {
-    const pr_redrive_options *opt = redrive->opt;
-    pr__pg_conn *conn = &redrive->store->conn;
+    const pr_redrive_options *opt = redrive->base.opt;
     pr__pg_array places;
     pr__pg_array_init(&places, PR__PG_INT8);
     pr_status status = revive_places(redrive, &places, err);
     pr__pg_array_done(&places);
     TRY(status);
-    pr__audit_subject subject = {.message_id = opt->message_id,
-                                 .consumer = opt->consumer,
-                                 .box = redrive->inbox ? "inbox" : "outbox",
-                                 .type = opt->type,
-                                 .destination = opt->destination,
-                                 .forced = opt->force};
-    TRY(pr__pg_audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->count, err));
+    pr__audit_subject subject = pr__redrive_subject(&redrive->base);
+    TRY(pr__pg_audit(&redrive->store->conn, &subject, "redrive", opt->who, opt->reason,
+                     redrive->base.count, err));
     PR_FAULT("store.before_redrive_commit");
     return PR_OK;
 }
@@ -265,21 +197,21 @@ static pr_status revive(redrive_job *redrive, pr_error *err)
 static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
 {
     pr__pg_conn *conn = &redrive->store->conn;
-    char state[16] = "";
+    const pr_redrive_options *opt = redrive->base.opt;
     TRY(pr__pg_settings_load(redrive->store, err));
     TRY(load_retention(redrive, err));
-    TRY(pr__pg_now(conn, &redrive->now_us, err));
-    if (!redrive->inbox) {
+    TRY(pr__pg_now(conn, &redrive->base.now_us, err));
+    if (!redrive->base.inbox) {
         bool found = false;
-        TRY(reader_of(conn, redrive->opt->consumer, &redrive->reader, &found, err));
+        TRY(reader_of(conn, opt->consumer, &redrive->reader, &found, err));
         if (!found)
             return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no subscription \"%s\"",
-                            redrive->opt->consumer);
+                            opt->consumer);
     }
-    TRY(collect(redrive, state, sizeof state, err));
-    if (redrive->count == 0)
-        return refuse(redrive, state, err);
-    return redrive->opt->dry_run ? PR_OK : revive(redrive, err);
+    TRY(collect(redrive, err));
+    if (redrive->base.count == 0)
+        return refuse(redrive, err);
+    return opt->dry_run ? PR_OK : revive(redrive, err);
 }
 
 pr_status pr__pg_redrive(pr_store *store, const pr_redrive_options *opt, pr__redrive_check check,
@@ -288,16 +220,12 @@ pr_status pr__pg_redrive(pr_store *store, const pr_redrive_options *opt, pr__red
     pr__pg_store *self = pr__pg_store_of(store);
     TRY(pr__pg_ready(self, err));
     AUTO(pr__arena) arena = pr__arena_new(0);
-    redrive_job redrive = {
-        .store = self, .opt = opt, .check = check, .user = user, .inbox = opt->box == PR_BOX_INBOX};
-    if (arena)
-        redrive.places = pr__arena_alloc(arena, opt->limit * sizeof *redrive.places);
-    if (!redrive.places)
-        return pr__fail_nomem(err, ORIGIN);
+    redrive_job redrive = {.store = self};
+    TRY(pr__redrive_begin(&redrive.base, arena, opt, check, user, err));
     TRY(opt->dry_run ? pr__pg_begin_read(&self->conn, 0, err) : pr__pg_begin(&self->conn, err));
     TRY(pr__pg_end(&self->conn, redrive_rows(&redrive, err), err));
     PR_FAULT("store.after_redrive_commit");
-    *ret_count = redrive.count;
+    *ret_count = redrive.base.count;
     return PR_OK;
 }
 
@@ -321,14 +249,6 @@ static void read_first(const PGresult *result, first_row *first)
     first->lane = pr__pg_value_int(result, 0, 8);
 }
 
-static pr_status not_dead(const char *message_id, const char *state, pr_error *err)
-{
-    return pr__fail(err, PR_E_STATE, ORIGIN,
-                    "message \"%s\" is %s, not dead; only dead ones are "
-                    "discarded",
-                    message_id, state);
-}
-
 /* The mark first: whoever handles this message now has it, and then this waits and finds nothing to
    drop. */
 static pr_status discard_inbox(pr__pg_store *store, const char *message_id, const char *consumer,
@@ -344,10 +264,10 @@ static pr_status discard_inbox(pr__pg_store *store, const char *message_id, cons
     if (!*ret_found)
         return PR_OK;
     if (!pr__text_equal(first.state, "dead"))
-        return not_dead(message_id, first.state, err);
+        return pr__discard_refuse(message_id, first.state, ORIGIN, err);
     TRY(pr__pg_run(conn, SQL_MARK_DEAD, NULL, err, "i", first.place));
     TRY(pr__pg_run(conn, SQL_DROP_INBOX, &changes, err, "i", first.place));
-    return changes == 1 ? PR_OK : not_dead(message_id, "not dead any more", err);
+    return changes == 1 ? PR_OK : pr__discard_refuse(message_id, "changed meanwhile", ORIGIN, err);
 }
 
 /* A row of the relay takes its row of the log with it, which would count as published. */
@@ -364,7 +284,7 @@ static pr_status discard_outbox(pr__pg_store *store, const char *message_id, int
         return PR_OK;
     *ret_log_id = first.log_id;
     if (!pr__text_equal(first.state, "dead"))
-        return not_dead(message_id, first.state, err);
+        return pr__discard_refuse(message_id, first.state, ORIGIN, err);
     TRY(pr__pg_run(conn, SQL_DROP_OUTBOX, NULL, err, "i", first.place));
     if (reader != PR_READER_RELAY)
         return PR_OK;
@@ -393,7 +313,7 @@ static pr_status discard_row(pr__pg_store *store, const char *message_id, const 
                             "there is no dead message \"%s\" at \"%s\"", message_id, consumer);
         TRY(pr__pg_int(conn, SQL_IN_LOG, &known, NULL, err, "u", message_id));
         if (known > 0)
-            return not_dead(message_id, "not parked", err);
+            return pr__discard_refuse(message_id, "not parked", ORIGIN, err);
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
     pr__audit_subject subject = {.message_id = message_id,

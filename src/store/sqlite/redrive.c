@@ -14,15 +14,12 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/time.h"
 #include "port/audit.h"
+#include "port/redrive.h"
 #include "store/sqlite/operations.h"
 #include "store/sqlite/record.h"
 
-#define ORIGIN           "sqlite.redrive"
-#define RETENTION_MS     (INT64_C(30) * 24 * 3600 * 1000) /* inbox_retention unless it is set */
-#define RETENTION_MS_MAX (INT64_C(100) * 366 * 24 * 3600 * 1000)
-#define US_PER_MS        1000
+#define ORIGIN "sqlite.redrive"
 
 static const char sql_retention[] =
     "SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'inbox_retention_ms'";
@@ -123,178 +120,110 @@ static pr_status reader_of(pr__sqlite_conn *conn, const char *name, int64_t *ret
 /* ---- redrive ---- */
 
 typedef struct redrive_job {
+    pr__redrive base;
     pr__sqlite_store *store;
-    const pr_redrive_options *opt;
-    pr__redrive_check check;
-    void *user;
-    bool inbox;
-    int64_t now_us;
-    int64_t retention_us;
     int64_t reader;
-    int64_t *places; /* opt->limit of them fit */
-    uint32_t count;
-    uint32_t old, unregistered, marked; /* left out */
 } redrive_job;
 
 static pr_status load_retention(redrive_job *redrive, pr_error *err)
 {
-    int64_t ms = RETENTION_MS;
-    bool found = false;
-    TRY(pr__sqlite_int(&redrive->store->conn, sql_retention, &ms, &found, err, ""));
-    if (!found || ms <= 0)
-        ms = RETENTION_MS;
-    redrive->retention_us = (ms < RETENTION_MS_MAX ? ms : RETENTION_MS_MAX) * US_PER_MS;
+    int64_t ms = 0;
+    TRY(pr__sqlite_int(&redrive->store->conn, sql_retention, &ms, NULL, err, ""));
+    pr__redrive_remembers(&redrive->base, ms);
     return PR_OK;
 }
 
-/* Could a mark of this message have been swept? An outbox message may have been handled at any time
-   since it occurred; beside a parked row of the inbox no mark is made or swept. */
-static bool is_forgotten(const redrive_job *redrive, sqlite3_stmt *stmt)
-{
-    int64_t occurred_us = sqlite3_column_int64(stmt, 4);
-    int64_t until_us = redrive->inbox ? sqlite3_column_int64(stmt, 5) : redrive->now_us;
-    return occurred_us < until_us - redrive->retention_us;
-}
-
-/* Take a dead row as a candidate, or count why it is left out. */
-static void consider(redrive_job *redrive, sqlite3_stmt *stmt)
-{
-    const char *type = (const char *)sqlite3_column_text(stmt, 2);
-    uint32_t version = (uint32_t)sqlite3_column_int64(stmt, 3);
-    if (sqlite3_column_int(stmt, 6) != 0)
-        redrive->marked++;
-    else if (redrive->check && !redrive->check(redrive->user, type ? type : "", version))
-        redrive->unregistered++;
-    else if (!redrive->opt->force && is_forgotten(redrive, stmt))
-        redrive->old++;
-    else
-        redrive->places[redrive->count++] = sqlite3_column_int64(stmt, 0);
-}
-
-static pr_status collect(redrive_job *redrive, char *ret_state, size_t size, pr_error *err)
+static pr_status collect(redrive_job *redrive, pr_error *err)
 {
     pr__sqlite_conn *conn = &redrive->store->conn;
-    const pr_redrive_options *opt = redrive->opt;
+    const pr_redrive_options *opt = redrive->base.opt;
     const char *transport = redrive->store->settings.default_transport;
     AUTO_STMT stmt = NULL;
     bool row = false;
-    if (opt->message_id && redrive->inbox)
+    if (opt->message_id && redrive->base.inbox)
         TRY(pr__sqlite_query(conn, sql_inbox_one, &stmt, err, "tt", opt->message_id,
                              opt->consumer));
     else if (opt->message_id)
         TRY(pr__sqlite_query(conn, sql_outbox_one, &stmt, err, "ti", opt->message_id,
                              redrive->reader));
-    else if (redrive->inbox)
+    else if (redrive->base.inbox)
         TRY(pr__sqlite_query(conn, sql_inbox_filter, &stmt, err, "ntttt", opt->consumer, opt->type,
                              opt->destination, transport));
     else
         TRY(pr__sqlite_query(conn, sql_outbox_filter, &stmt, err, "nittt", redrive->reader,
                              opt->type, opt->destination, transport));
-    while (redrive->count < opt->limit) {
+    while (pr__redrive_room(&redrive->base)) {
         TRY(pr__sqlite_step(conn, stmt, &row, err));
         if (!row)
             break;
-        const char *state = (const char *)sqlite3_column_text(stmt, 1);
-        if (pr__text_equal(state, "dead"))
-            consider(redrive, stmt);
-        else
-            pr__format(ret_state, size, "%s", state ? state : "");
+        const pr__redrive_row found = {.place = sqlite3_column_int64(stmt, 0),
+                                       .state = (const char *)sqlite3_column_text(stmt, 1),
+                                       .type = (const char *)sqlite3_column_text(stmt, 2),
+                                       .type_version = (uint32_t)sqlite3_column_int64(stmt, 3),
+                                       .occurred_at_us = sqlite3_column_int64(stmt, 4),
+                                       .failed_at_us = sqlite3_column_int64(stmt, 5),
+                                       .marked = sqlite3_column_int(stmt, 6) != 0};
+        pr__redrive_consider(&redrive->base, &found);
     }
     return PR_OK;
 }
 
 /* Nothing was redriven, and that is not what was asked for: say why. */
-static pr_status refuse(redrive_job *redrive, const char *state, pr_error *err)
+static pr_status refuse(redrive_job *redrive, pr_error *err)
 {
-    const pr_redrive_options *opt = redrive->opt;
-    uint32_t left_out = redrive->old + redrive->unregistered + redrive->marked;
-    char subject[PR_ID_SIZE_MAX + 32];
-    char days[64];
-    pr__duration_text(redrive->retention_us, days, sizeof days);
-    if (opt->message_id)
-        pr__format(subject, sizeof subject, "message \"%s\"", opt->message_id);
-    else
-        pr__format(subject, sizeof subject, "each of the %u dead messages", left_out);
-    if (redrive->old > 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN,
-                        "%s is older than the inbox remembers (%s): it may run again; redrive it "
-                        "with force",
-                        subject, days);
-    if (redrive->unregistered > 0)
-        return pr__fail(
-            err, PR_E_STATE, ORIGIN,
-            "%s is of a type and version that is not registered; register its contract, "
-            "or discard it",
-            subject);
-    if (redrive->marked > 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "%s was handled already; discard it", subject);
-    if (!opt->message_id)
-        return PR_OK;
-    if (*state)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "%s is %s, not dead", subject, state);
+    const pr_redrive_options *opt = redrive->base.opt;
+    pr__sqlite_conn *conn = &redrive->store->conn;
     int64_t known = 0;
-    if (redrive->inbox)
-        TRY(pr__sqlite_int(&redrive->store->conn, sql_is_marked, &known, NULL, err, "tt",
-                           opt->message_id, opt->consumer));
-    else
-        TRY(pr__sqlite_int(&redrive->store->conn, sql_in_log, &known, NULL, err, "t",
-                           opt->message_id));
-    if (known > 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "%s is %s, not dead", subject,
-                        redrive->inbox ? "handled" : "not parked");
-    return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no %s%s%s%s", subject,
-                    opt->consumer ? " at \"" : "", opt->consumer ? opt->consumer : "",
-                    opt->consumer ? "\"" : "");
+    if (pr__redrive_asks(&redrive->base) && redrive->base.inbox)
+        TRY(pr__sqlite_int(conn, sql_is_marked, &known, NULL, err, "tt", opt->message_id,
+                           opt->consumer));
+    else if (pr__redrive_asks(&redrive->base))
+        TRY(pr__sqlite_int(conn, sql_in_log, &known, NULL, err, "t", opt->message_id));
+    return pr__redrive_refuse(&redrive->base, known > 0, ORIGIN, err);
 }
 
 /* Those of the candidates that are still dead. */
 static pr_status revive(redrive_job *redrive, pr_error *err)
 {
-    const pr_redrive_options *opt = redrive->opt;
+    pr__redrive *base = &redrive->base;
     pr__sqlite_conn *conn = &redrive->store->conn;
-    uint32_t candidates = redrive->count;
-    redrive->count = 0;
+    uint32_t candidates = base->count;
+    base->count = 0;
     for (uint32_t i = 0; i < candidates; i++) {
         int64_t changes = 0;
-        TRY(pr__sqlite_run(conn, redrive->inbox ? sql_revive_inbox : sql_revive_outbox, &changes,
-                           err, "ii", redrive->places[i], redrive->now_us));
-        redrive->count += (uint32_t)changes;
+        TRY(pr__sqlite_run(conn, base->inbox ? sql_revive_inbox : sql_revive_outbox, &changes, err,
+                           "ii", base->places[i], base->now_us));
+        base->count += (uint32_t)changes;
     }
-    if (redrive->count == 0)
+    if (base->count == 0)
         return PR_OK; /* others were faster */
-    pr__audit_subject subject = {.message_id = opt->message_id,
-                                 .consumer = opt->consumer,
-                                 .box = redrive->inbox ? "inbox" : "outbox",
-                                 .type = opt->type,
-                                 .destination = opt->destination,
-                                 .forced = opt->force};
-    TRY(pr__sqlite_audit(conn, &subject, "redrive", opt->who, opt->reason, redrive->now_us,
-                         redrive->count, err));
+    pr__audit_subject subject = pr__redrive_subject(base);
+    TRY(pr__sqlite_audit(conn, &subject, "redrive", base->opt->who, base->opt->reason, base->now_us,
+                         base->count, err));
     PR_FAULT("store.before_redrive_commit");
     return PR_OK;
 }
 
 static pr_status find_dead(redrive_job *redrive, pr_error *err)
 {
-    pr__sqlite_conn *conn = &redrive->store->conn;
-    char state[16] = "";
+    const char *consumer = redrive->base.opt->consumer;
     TRY(load_retention(redrive, err));
-    redrive->now_us = pr__sqlite_now(&redrive->store->base);
-    if (!redrive->inbox) {
+    redrive->base.now_us = pr__sqlite_now(&redrive->store->base);
+    if (!redrive->base.inbox) {
         bool found = false;
-        TRY(reader_of(conn, redrive->opt->consumer, &redrive->reader, &found, err));
+        TRY(reader_of(&redrive->store->conn, consumer, &redrive->reader, &found, err));
         if (!found)
             return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no subscription \"%s\"",
-                            redrive->opt->consumer);
+                            consumer);
     }
-    TRY(collect(redrive, state, sizeof state, err));
-    return redrive->count == 0 ? refuse(redrive, state, err) : PR_OK;
+    TRY(collect(redrive, err));
+    return redrive->base.count == 0 ? refuse(redrive, err) : PR_OK;
 }
 
 static pr_status find_and_revive(redrive_job *redrive, pr_error *err)
 {
     TRY(find_dead(redrive, err));
-    return redrive->count > 0 ? revive(redrive, err) : PR_OK;
+    return redrive->base.count > 0 ? revive(redrive, err) : PR_OK;
 }
 
 /* By a filter all dead ones may have to be looked at: not under the write lock, which holds up
@@ -302,14 +231,14 @@ static pr_status find_and_revive(redrive_job *redrive, pr_error *err)
 static pr_status redrive_rows(redrive_job *redrive, pr_error *err)
 {
     pr__sqlite_conn *conn = &redrive->store->conn;
-    const pr_redrive_options *opt = redrive->opt;
+    const pr_redrive_options *opt = redrive->base.opt;
     if (opt->message_id && !opt->dry_run) {
         TRY(pr__sqlite_begin(conn, /* write= */ true, err));
         return pr__sqlite_end(conn, find_and_revive(redrive, err), err);
     }
     TRY(pr__sqlite_begin(conn, /* write= */ false, err));
     TRY(pr__sqlite_end(conn, find_dead(redrive, err), err));
-    if (opt->dry_run || redrive->count == 0)
+    if (opt->dry_run || redrive->base.count == 0)
         return PR_OK;
     TRY(pr__sqlite_begin(conn, /* write= */ true, err));
     return pr__sqlite_end(conn, revive(redrive, err), err);
@@ -323,15 +252,11 @@ pr_status pr__sqlite_redrive(pr_store *store, const pr_redrive_options *opt,
     TRY(pr__sqlite_ready(self, err));
     TRY(pr__sqlite_settings_load(self, err));
     AUTO(pr__arena) arena = pr__arena_new(0);
-    redrive_job redrive = {
-        .store = self, .opt = opt, .check = check, .user = user, .inbox = opt->box == PR_BOX_INBOX};
-    if (arena)
-        redrive.places = pr__arena_alloc(arena, opt->limit * sizeof *redrive.places);
-    if (!redrive.places)
-        return pr__fail_nomem(err, ORIGIN);
+    redrive_job redrive = {.store = self};
+    TRY(pr__redrive_begin(&redrive.base, arena, opt, check, user, err));
     TRY(redrive_rows(&redrive, err));
     PR_FAULT("store.after_redrive_commit");
-    *ret_count = redrive.count;
+    *ret_count = redrive.base.count;
     return PR_OK;
 }
 
@@ -352,14 +277,6 @@ static pr_status first_dead(pr__sqlite_conn *conn, sqlite3_stmt *stmt, int64_t *
     return PR_OK;
 }
 
-static pr_status not_dead(const char *message_id, const char *state, pr_error *err)
-{
-    return pr__fail(err, PR_E_STATE, ORIGIN,
-                    "message \"%s\" is %s, not dead; only dead ones are "
-                    "discarded",
-                    message_id, state);
-}
-
 static pr_status discard_inbox(pr__sqlite_store *store, const char *message_id,
                                const char *consumer, int64_t now_us, bool *ret_found, pr_error *err)
 {
@@ -375,7 +292,7 @@ static pr_status discard_inbox(pr__sqlite_store *store, const char *message_id,
     if (!*ret_found)
         return PR_OK;
     if (!pr__text_equal(state, "dead"))
-        return not_dead(message_id, state, err);
+        return pr__discard_refuse(message_id, state, ORIGIN, err);
     TRY(pr__sqlite_run(conn, sql_mark_dead, NULL, err, "ii", place, now_us));
     return pr__sqlite_run(conn, sql_drop_inbox, NULL, err, "i", place);
 }
@@ -396,7 +313,7 @@ static pr_status discard_outbox(pr__sqlite_store *store, const char *message_id,
     if (!*ret_found)
         return PR_OK;
     if (!pr__text_equal(state, "dead"))
-        return not_dead(message_id, state, err);
+        return pr__discard_refuse(message_id, state, ORIGIN, err);
     TRY(pr__sqlite_run(conn, sql_drop_outbox, NULL, err, "i", place));
     if (reader != PR_READER_RELAY)
         return PR_OK;
@@ -426,7 +343,7 @@ static pr_status discard_row(pr__sqlite_store *store, const char *message_id, co
                             "there is no dead message \"%s\" at \"%s\"", message_id, consumer);
         TRY(pr__sqlite_int(conn, sql_in_log, &known, NULL, err, "t", message_id));
         if (known > 0)
-            return not_dead(message_id, "not parked", err);
+            return pr__discard_refuse(message_id, "not parked", ORIGIN, err);
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
     pr__audit_subject subject = {.message_id = message_id,
