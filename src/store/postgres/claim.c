@@ -255,7 +255,7 @@ pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *
         if (lane->wrote)
             lane->head.seq++;
         else
-            lane->chosen.count = lane->passed = 0;
+            lane->chosen.count = lane->scattered = lane->passed = 0;
     }
     if (lost)
         part(c->store);
