@@ -142,6 +142,7 @@ int child_start(child_work work, void *user, int n)
         fail_msg("fork: %s", strerror(errno));
     if (pid == 0) {
         signal(SIGABRT, die);
+        signal(SIGSEGV, SIG_DFL);
         setenv("CMOCKA_TEST_ABORT", "1", 1);
         _exit(work(user, n));
     }
