@@ -178,8 +178,8 @@ static pr_status show_all(const showing *of, const topology_values *values,
     TRY(pr__amqp_names_of(opt, prefix, &names, err));
     TRY(pr__amqp_types_text(opt, names.queue, types, err));
     pr__format(own, sizeof(own), "direct, alternate-exchange=%s", types);
-    pr__format(dead, sizeof(dead), "%s, x-dead-letter-exchange=, x-dead-letter-routing-key=%s",
-               values->quorum ? "quorum" : "classic", names.dead);
+    pr__format(dead, sizeof(dead), "%sx-dead-letter-exchange=, x-dead-letter-routing-key=%s",
+               values->quorum ? "quorum, x-delivery-limit=1000000, " : "classic, ", names.dead);
     const row first[] = {
         {.kind = "exchange", .name = names.exchange, .detail = own},
         {.kind = "queue", .name = names.dead, .detail = values->quorum ? "quorum" : "classic"},

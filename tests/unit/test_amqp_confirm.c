@@ -142,7 +142,7 @@ static void the_ring_goes_round(void **state)
     for (size_t i = 0; i < at.pushed; i++)
         assert_int_equal(at.told[i], 'C');
     assert_int_equal(at.confirms.bytes, 0);
-    for (size_t i = 0; i < PR__CONFIRM_BUCKETS; i++)
+    for (size_t i = 0; i < at.confirms.bucket_count; i++)
         assert_int_equal(at.confirms.buckets[i], 0);
     close_bench(&at);
 }

@@ -20,13 +20,21 @@
 pr_status pr__confirms_init(pr__confirms *confirms, uint32_t capacity, pr_error *err)
 {
     *confirms = (pr__confirms){.capacity = capacity, .confirmed = 1, .sent = 1};
+    confirms->bucket_count = PR__CONFIRM_BUCKETS_MIN;
+    while (confirms->bucket_count < 4 * capacity)
+        confirms->bucket_count *= 2;
     confirms->entries = pr__alloc_array(capacity, sizeof(*confirms->entries));
-    return confirms->entries ? PR_OK : pr__fail_nomem(err, ORIGIN);
+    confirms->buckets = pr__alloc_array(confirms->bucket_count, sizeof(*confirms->buckets));
+    if (confirms->entries && confirms->buckets)
+        return PR_OK;
+    pr__confirms_done(confirms);
+    return pr__fail_nomem(err, ORIGIN);
 }
 
 void pr__confirms_done(pr__confirms *confirms)
 {
     confirms->entries = pr__free(confirms->entries);
+    confirms->buckets = pr__free(confirms->buckets);
 }
 
 pr__confirm_entry *pr__confirms_at(pr__confirms *confirms, uint64_t tag)
@@ -39,9 +47,9 @@ uint32_t pr__confirms_hash(const char *id)
     return (uint32_t)pr__quick_hash(id, strlen(id), 0);
 }
 
-static uint16_t *bucket_of(pr__confirms *confirms, uint32_t hash)
+static uint32_t *bucket_of(const pr__confirms *confirms, uint32_t hash)
 {
-    return &confirms->buckets[hash & (PR__CONFIRM_BUCKETS - 1)];
+    return &confirms->buckets[hash & (confirms->bucket_count - 1)];
 }
 
 /* The message is not on its way any more, as far as its sender is concerned. */
@@ -58,7 +66,7 @@ static void tell(pr__confirms *confirms, pr__confirm_entry *entry, pr_submit_out
 
 bool pr__confirms_has(const pr__confirms *confirms, const char *id, uint32_t hash)
 {
-    if (confirms->buckets[hash & (PR__CONFIRM_BUCKETS - 1)] == 0)
+    if (*bucket_of(confirms, hash) == 0)
         return false;
     for (uint64_t tag = confirms->confirmed; tag < confirms->sent; tag++) {
         const pr__confirm_entry *entry = &confirms->entries[tag % confirms->capacity];

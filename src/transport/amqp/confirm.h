@@ -10,7 +10,7 @@
 
 #include <postroom/transport.h>
 
-#define PR__CONFIRM_BUCKETS 1024 /* a power of two: ids that are on their way, by hash */
+#define PR__CONFIRM_BUCKETS_MIN 1024 /* a power of two, as are more */
 
 typedef struct pr__confirm_entry {
     uint64_t ticket;
@@ -29,7 +29,8 @@ typedef struct pr__confirms {
     uint64_t confirmed; /* the lowest tag that is not settled */
     uint64_t sent;      /* the next tag */
     uint64_t bytes;     /* bodies of entries that have no outcome yet */
-    uint16_t buckets[PR__CONFIRM_BUCKETS];
+    uint32_t *buckets;  /* how many ids are on their way, by hash: few a bucket */
+    uint32_t bucket_count;
 } pr__confirms;
 
 /* What became of one entry. The message is the caller's again afterwards. */

@@ -88,8 +88,9 @@ pr_status pr__publisher_submit(pr__publisher *self, const pr_submission *submiss
     while (self->link.kind == PR_TRANSPORT_UP && accepted < count &&
            self->in_flight < settings->window) {
         const pr_message *message = submissions[accepted].message;
-        if (self->bytes_in_flight > 0 &&
-            message->body_size_bytes > settings->bytes_in_flight_max - self->bytes_in_flight)
+        if (self->bytes_in_flight > 0 && /* one is always taken, however large it is */
+            (self->bytes_in_flight >= settings->bytes_in_flight_max ||
+             message->body_size_bytes > settings->bytes_in_flight_max - self->bytes_in_flight))
             break;
         self->inbox[self->inbox_count++] = (pr__pending){
             .ticket = submissions[accepted].ticket, .message = message, .accepted_at_us = now_us};

@@ -10,6 +10,8 @@
 /* The channels that it asks on: one that is missing or differs closes the channel. */
 #define PR__TOPOLOGY_CHANNEL 3
 
+#define PR__DELIVERY_LIMIT   1000000 /* of quorum queues */
+
 /* NOT_FOUND: something is missing (check only). CONFLICT: something differs, and how. BACKEND. */
 pr_status pr__amqp_topology(pr__amqp_connection *connection, const pr_subscribe_options *options,
                             bool check_only, pr_error *err);

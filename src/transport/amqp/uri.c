@@ -334,6 +334,8 @@ void *pr__amqp_uris_free(pr__amqp_uris *uris)
         return NULL;
     for (size_t i = 0; i < uris->count; i++) {
         pr__amqp_uri *uri = &uris->items[i];
+        if (uri->password)
+            explicit_bzero(uri->password, strlen(uri->password));
         char *const texts[] = {uri->host,       uri->user,     uri->password, uri->vhost,
                                uri->cacertfile, uri->certfile, uri->keyfile};
         for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++)
