@@ -71,6 +71,8 @@ static void cut_short(pr_relay *relay)
 static void notice(pr_relay *relay, int64_t now_us)
 {
     if (atomic_exchange(&relay->woken, false) && !relay->stopping) {
+        if (now_us >= relay->busy_until_us) /* out of its sleep: what rang is in the log */
+            relay->turn = PR__TURN_LOG;
         relay->busy_until_us = now_us + 1000000;
         relay->log_at_us = relay->promote_at_us = now_us;
     }

@@ -74,7 +74,8 @@ static void prepared_statements_come_and_go(void **state)
         {"DISCARD ALL", "26000", "DISCARD ALL", false},
         {"prepared twice", "42P05", NULL, false},
         {"a column more", "", "ALTER TABLE postroom.outbox ADD COLUMN note text", true},
-        {"a column of another type", "0A000",
+        /* refused behind the commit of a claim, which then reads its messages again */
+        {"a column of another type", "",
          "ALTER TABLE postroom.outbox ALTER COLUMN headers TYPE varchar COLLATE \"C\"", true},
         {"an index less", "", "DROP INDEX postroom.outbox_parked_by_key", true},
     };

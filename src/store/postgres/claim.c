@@ -51,15 +51,15 @@ static pr_status new_claimer(pr__pg_store *store, int64_t reader, const pr__clai
     return PR_OK;
 }
 
-static pr_status load(pr__pg_claimer *c, pr_error *err)
+static pr_status load(pr__pg_claimer *c, bool begins, pr_error *err)
 {
     char order[8];
     pr__arena *arena = c->batch->arena;
     pr__pg_journal *heads = pr__arena_alloc(arena, c->lane_count * sizeof *heads);
     if (!heads)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(pr__pg_journal_heads(&c->store->conn, c->batch->reader, c->lane_count, /* whole= */ !c->opt,
-                             arena, heads, &c->now_us, order, err));
+    TRY(pr__pg_journal_heads(&c->store->conn, begins, c->batch->reader, c->lane_count,
+                             /* whole= */ !c->opt, arena, heads, &c->now_us, order, err));
     for (uint32_t i = 0; i < c->lane_count; i++)
         c->lanes[i].head = heads[i];
     c->batch->order = pr__pg_order_parse(order);
@@ -71,19 +71,25 @@ static pr_status load(pr__pg_claimer *c, pr_error *err)
     return pr__pg_reader_filter(c->store, c->batch->reader, err);
 }
 
-pr_status pr__pg_claimer_begin(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
-                               pr__pg_claimer **ret_claimer, pr_error *err)
+static pr_status begin(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
+                       bool begins, pr__pg_claimer **ret_claimer, pr_error *err)
 {
     pr__pg_claimer *c = NULL;
     TRY(pr__pg_settings_load(store, err));
     TRY(new_claimer(store, reader, opt, &c, err));
     pr_assert(c);
-    pr_status status = load(c, err);
+    pr_status status = load(c, begins, err);
     if (status == PR_OK)
         *ret_claimer = c;
     else
         pr__batch_free(c->batch);
     return status;
+}
+
+pr_status pr__pg_claimer_begin(pr__pg_store *store, int64_t reader, const pr__claim_options *opt,
+                               pr__pg_claimer **ret_claimer, pr_error *err)
+{
+    return begin(store, reader, opt, /* begins= */ false, ret_claimer, err);
 }
 
 /* Transaction ids of another cluster stand in some row. */
@@ -99,8 +105,10 @@ pr_status pr__pg_claimer_open(pr__pg_store *store, int64_t reader, const pr__cla
                               pr__pg_claimer **ret_claimer, pr_error *err)
 {
     for (bool rebased = false;; rebased = true) {
-        TRY(pr__pg_begin_claim(&store->conn, err));
-        pr_status status = pr__pg_claimer_begin(store, reader, opt, ret_claimer, err);
+        bool known = store->settings.generation == store->conn.generation;
+        if (!known) /* they are read in the transaction */
+            TRY(pr__pg_begin_claim(&store->conn, /* writes= */ true, err));
+        pr_status status = begin(store, reader, opt, /* begins= */ known, ret_claimer, err);
         if (status == PR_OK && (rebased || !is_foreign(*ret_claimer)))
             return PR_OK;
         pr__pg_rollback(&store->conn);
@@ -158,55 +166,90 @@ static void prepare_entries(pr__pg_claimer *c)
     }
 }
 
-static pr_status write_entries(pr__pg_claimer *c, pr_error *err)
+static pr__pg_writing writing_of(const pr__pg_claimer *c)
 {
-    return pr__pg_journal_write(&c->store->conn, c->batch->reader, c->store->settings.system_id,
-                                c->entries, c->entry_count, c->parkings, c->parking_count, err);
+    return (pr__pg_writing){.reader = c->batch->reader,
+                            .system_id = c->store->settings.system_id,
+                            .entries = c->entries,
+                            .count = c->entry_count,
+                            .parkings = c->parkings,
+                            .parking_count = c->parking_count};
 }
 
 /* The same rows again, in a transaction of their own, on another connection: they wait for the
    first ones if those are still on their way; what stands there then is ours, or another's. */
-static pr_status write_again(pr__pg_claimer *c, const bool *tried, pr_error *err)
+static pr_status write_again(pr__pg_claimer *c, pr_error *err)
 {
+    int sent = 0;
+    int done = 0;
     pr__pg_conn *conn = &c->store->conn;
     int64_t system_id = c->store->settings.system_id;
     TRY(pr__pg_ready(c->store, err));
-    TRY(pr__pg_begin_claim(conn, err));
+    TRY(pr__pg_begin_claim(conn, /* writes= */ true, err));
     pr_status status = pr__pg_settings_load(c->store, err);
     if (status == PR_OK && c->store->settings.system_id != system_id)
         status = pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_UNKNOWN, ORIGIN,
                                 "the server is another one than before");
+    pr__pg_writing writing = writing_of(c);
     if (status == PR_OK)
-        status = write_entries(c, err);
-    for (uint32_t i = 0; i < c->entry_count && status == PR_OK; i++) {
-        if (!tried[i])
-            c->entries[i].won = false; /* lost before the commit: another's row stands there */
-        else if (!c->entries[i].won)
+        status = pr__pg_journal_write(conn, &writing, NULL, 0, &sent, &done, err);
+    for (uint32_t i = 0; i < c->entry_count && status == PR_OK; i++)
+        if (!c->entries[i].won)
             status = pr__pg_journal_is_mine(conn, c->batch->reader, &c->entries[i],
                                             &c->entries[i].won, err);
-    }
     return pr__pg_end(conn, status, err);
 }
 
-static pr_status commit_surely(pr__pg_claimer *c, pr_error *err)
+/* The answer to a commit was lost: until it is known. The server may be on its way back. */
+static pr_status commit_again(pr__pg_claimer *c, const pr_error *why, pr_error *err)
 {
-    pr_error found = PR_ERROR_INIT;
-    pr_status status = pr__pg_commit(&c->store->conn, &found);
-    if (status != PR_OK && found.retry == PR_RETRY_UNKNOWN) {
-        bool *tried = pr__arena_alloc(c->batch->arena, (c->entry_count + 1) * sizeof *tried);
-        if (!tried)
-            return pr__fail_nomem(err, ORIGIN);
-        for (uint32_t i = 0; i < c->entry_count; i++)
-            tried[i] = c->entries[i].won;
-        int64_t until_us = pr__monotonic_us() + c->store->conn.limits.busy_ms * 1000;
-        for (;;) { /* the server may be on its way back */
-            status = write_again(c, tried, NULL);
-            if (status == PR_OK || pr__monotonic_us() >= until_us)
-                break;
-            pr__sleep_us(REPEAT_WAIT_US);
-        }
+    int64_t until_us = pr__monotonic_us() + c->store->conn.limits.busy_ms * 1000;
+    for (;;) {
+        if (write_again(c, NULL) == PR_OK)
+            return PR_OK;
+        if (pr__monotonic_us() >= until_us)
+            break;
+        pr__sleep_us(REPEAT_WAIT_US);
     }
-    pr__error_copy(err, status == PR_OK ? NULL : &found);
+    pr__error_copy(err, why);
+    if (err) {
+        err->retry = PR_RETRY_UNKNOWN;
+        pr__error_context(err, "commit");
+    }
+    return why->status;
+}
+
+/* What stands behind the write in one round trip: its commit, and the reading of what it claims. */
+enum { AFTER_COMMIT, AFTER_BEGIN, AFTER_READ = AFTER_BEGIN + PR__PG_BEGIN_CALLS, AFTER_END, AFTER };
+
+/* Write, commit, and ask for what can be read already. */
+static pr_status write_and_commit(pr__pg_claimer *c, pr__pg_reading *reading, pr_error *err)
+{
+    int sent = 0;
+    int done = 0;
+    char text[PR__PG_BEGIN_SIZE];
+    pr__pg_conn *conn = &c->store->conn;
+    pr__pg_writing writing = writing_of(c);
+    pr__pg_call after[AFTER] = {
+        [AFTER_COMMIT] = {.sql = PR__PG_COMMIT}, [AFTER_END] = {.sql = PR__PG_COMMIT}};
+    pr__pg_begin_calls(conn, /* writes= */ false, text, &after[AFTER_BEGIN]);
+    bool reads = pr__pg_reading_call(reading, &after[AFTER_READ]);
+    pr_error found = PR_ERROR_INIT;
+    pr_status status =
+        pr__pg_journal_write(conn, &writing, after, reads ? AFTER : 1, &sent, &done, &found);
+    bool committed = done > 1 + AFTER_COMMIT;
+    if (committed)
+        status = pr__pg_committed(after[AFTER_COMMIT].result, err);
+    else if (sent > 1 && !conn->pg)
+        status = commit_again(c, &found, err);
+    else
+        pr__error_copy(err, &found);
+    if (committed && status == PR_OK && done > 1 + AFTER_READ) {
+        reading->result = after[AFTER_READ].result;
+        after[AFTER_READ].result = NULL;
+    }
+    pr__pg_rollback(conn); /* what failed behind the commit is done again */
+    pr__pg_calls_done(after, AFTER);
     return status;
 }
 
@@ -221,6 +264,27 @@ static void part(pr__pg_store *store)
     store->stay_rounds = STAY_ROUNDS;
 }
 
+/* What has become of each lane. */
+static void note_won(pr__pg_claimer *c)
+{
+    bool lost = false;
+    bool any = false;
+    for (uint32_t i = 0; i < c->lane_count; i++) {
+        pr__pg_lane *lane = &c->lanes[i];
+        bool owed = lane->chosen.count > 0 || lane->passed > 0 || lane->settled || lane->renewed;
+        lane->wrote = owed && c->entries[lane->entry].won;
+        lost = lost || (owed && !lane->wrote);
+        any = any || lane->wrote;
+        if (lane->wrote)
+            lane->head.seq++;
+        else
+            lane->chosen.count = lane->scattered = lane->passed = 0;
+    }
+    c->store->own_writes += any;
+    if (lost)
+        part(c->store);
+}
+
 pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *err)
 {
     (void)fault;
@@ -229,37 +293,21 @@ pr_status pr__pg_claimer_commit(pr__pg_claimer *c, const char *fault, pr_error *
     pr__format(before, sizeof before, "store.before_%s_commit", fault);
     pr__format(after, sizeof after, "store.after_%s_commit", fault);
     prepare_entries(c);
-    pr_status status = write_entries(c, err);
-    if (status != PR_OK) {
-        pr__pg_rollback(&c->store->conn);
-        return status;
-    }
-    bool any = false;
-    bool lost = false;
-    for (uint32_t i = 0; i < c->entry_count; i++)
-        any = any || c->entries[i].won;
-    if (!any) {
-        pr__pg_rollback(&c->store->conn);
-    } else {
+    pr__pg_reading reading;
+    pr_status status = pr__pg_reading_init(&reading, c, err);
+    if (status == PR_OK) {
         PR_FAULT(before);
-        status = commit_surely(c, err);
+        status = write_and_commit(c, &reading, err);
         PR_FAULT(after);
-        TRY(status);
-        c->store->own_writes++;
+    } else {
+        pr__pg_rollback(&c->store->conn);
     }
-    for (uint32_t i = 0; i < c->lane_count; i++) {
-        pr__pg_lane *lane = &c->lanes[i];
-        bool owed = lane->chosen.count > 0 || lane->passed > 0 || lane->settled || lane->renewed;
-        lane->wrote = owed && c->entries[lane->entry].won;
-        lost = lost || (owed && !lane->wrote);
-        if (lane->wrote)
-            lane->head.seq++;
-        else
-            lane->chosen.count = lane->scattered = lane->passed = 0;
+    if (status == PR_OK) {
+        note_won(c);
+        pr__pg_reading_take(&reading, c);
     }
-    if (lost)
-        part(c->store);
-    return PR_OK;
+    pr__pg_reading_done(&reading);
+    return status;
 }
 
 /* ---- the method ---- */

@@ -8,6 +8,8 @@
 #include "store/postgres/journal.h"
 #include "store/postgres/store.h"
 
+#define PR__PG_READING_SIZE 2400
+
 /* Where the messages of a slice come from. */
 typedef enum pr__pg_source {
     PR__PG_SOURCE_UNDECIDED = 0,
@@ -92,8 +94,27 @@ bool pr__pg_claimer_found(const pr__pg_claimer *claimer);
    of unknown outcome is repeated until it is known. On return nothing is open; lanes[i].wrote says
    whose row stands. A lane that lost its place has chosen nothing. */
 pr_status pr__pg_claimer_commit(pr__pg_claimer *claimer, const char *fault, pr_error *err);
-/* After the commit: read the messages and what blocks them into the batch (claim_read.c). */
+/* After the commit: read the messages and what blocks them into the batch, as far as the commit has
+   not done so (claim_read.c). */
 pr_status pr__pg_claimer_read(pr__pg_claimer *claimer, pr_error *err);
+
+/* The statement that reads the fresh messages of a claim, made before its commit (claim_read.c). */
+typedef struct pr__pg_reading {
+    pr__pg_array arrays[3];
+    pr__pg_params params;
+    char sql[PR__PG_READING_SIZE];
+    uint32_t *lanes; /* whose run is row n - 1 */
+    uint32_t lane_count;
+    PGresult *result;
+} pr__pg_reading;
+
+/* Done is to be called also after a failure. */
+pr_status pr__pg_reading_init(pr__pg_reading *reading, pr__pg_claimer *claimer, pr_error *err);
+void pr__pg_reading_done(pr__pg_reading *reading);
+/* false: there is nothing that it could read. */
+bool pr__pg_reading_call(const pr__pg_reading *reading, pr__pg_call *ret_call);
+/* Take the messages out of its result, if there is one, for the lanes that were won. */
+void pr__pg_reading_take(pr__pg_reading *reading, pr__pg_claimer *claimer);
 
 /* Give the slices of a batch back, nothing sent, as well as can be: the lease ends at any rate
    (settle.c). */

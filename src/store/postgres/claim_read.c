@@ -1,10 +1,11 @@
 /*
  * Reading the messages of a claim, after its commit.
  *
- * Invariants: what was claimed is read, and nothing else, by one statement for all lanes where it
- * can be: fresh messages of a lane are a run of its index, and are read as one; what is scattered
- * over the log (taken over, rest, late), and what a run did not give, is read one by one. Values
- * that are there for each message cost most: none is sent that another one tells.
+ * Invariants: what was claimed is read, and nothing else. Fresh messages of a lane are a run of its
+ * index, and are read as one, all lanes by one statement that is sent together with the commit and
+ * run after it; what is scattered over the log (taken over, rest, late), and what a run did not
+ * give, is read one by one. Values that are there for each message cost most: none is sent that
+ * another one tells.
  *
  * What blocks a key is looked up with the bodies: rows of a lane's keys are parked only by the
  * holder of its slice, which by now is this claim, and what a settle in the same commit has parked
@@ -20,12 +21,13 @@
 #define ORIGIN  "postgres.claim"
 #define RUN_MIN 64
 
-/* $1 the largest body, $2 reader, $3 halt, $4 does anything block, $5… the lanes and ids. */
+/* $1 the largest body, $2 reader, $3 halt, $4 does anything block, $5… the lanes and ids. A table of
+   no page has no row, which is known without a look for each message. */
 #define SELECT_MESSAGES                                                                            \
     "SELECT " PR__PG_MESSAGE_SELECT_BINARY(                                                        \
-        "o.", "$1") ", CASE WHEN o.key IS NOT NULL AND $4 AND "                                    \
-                    "EXISTS (SELECT FROM {p}outbox_parked AS b WHERE b.reader = $2 AND b.tenant "  \
-                    "= o.tenant AND "                                                              \
+        "o.", "$1") ", CASE WHEN o.key IS NOT NULL AND $4 AND (SELECT "                            \
+                    "pg_relation_size('{p}outbox_parked'::regclass) > 0) AND EXISTS (SELECT FROM " \
+                    "{p}outbox_parked AS b WHERE b.reader = $2 AND b.tenant = o.tenant AND "       \
                     "b.key = o.key AND b.log_id < o.id AND (b.state <> 'dead' OR $3)) THEN true "  \
                     "END, k.n, o.id "
 
@@ -41,21 +43,11 @@ static const char SQL_RUNS[] =
 #define COLUMN_BLOCKED PR__PG_MESSAGE_SELECT_COUNT
 #define COLUMN_PLACE   (PR__PG_MESSAGE_SELECT_COUNT + 1)
 #define COLUMN_ID      (PR__PG_MESSAGE_SELECT_COUNT + 2)
-#define ARRAYS_MAX     3
 
 /* Items of one lane that stand side by side in the batch, by id. */
 typedef struct run {
     uint32_t first, count;
 } run;
-
-/* One statement: what its row number n is about. */
-typedef struct request {
-    pr__pg_array arrays[ARRAYS_MAX];
-    int array_count;
-    run *runs;
-    uint32_t run_count;
-    uint32_t longest;
-} request;
 
 static void add_slice(pr__pg_claimer *c, pr__pg_lane *lane)
 {
@@ -78,21 +70,24 @@ static void add_slice(pr__pg_claimer *c, pr__pg_lane *lane)
     batch->slice_count++;
 }
 
-/* Lay out slices and items by (lane, id). */
+/* Lay out slices and items by (lane, id), once. */
 static pr_status lay_out(pr__pg_claimer *c, pr_error *err)
 {
     uint32_t items = 0;
     uint32_t slices = 0;
     pr__batch *batch = c->batch;
+    if (batch->slices)
+        return PR_OK;
     for (uint32_t i = 0; i < c->lane_count; i++) {
         items += c->lanes[i].chosen.count;
         slices += c->lanes[i].chosen.count > 0;
         batch->passed_count += c->lanes[i].passed;
     }
     batch->more = c->limited;
-    batch->slices = pr__arena_alloc(batch->arena, (slices + 1) * sizeof(pr__slice));
     batch->items = pr__arena_alloc(batch->arena, (items + 1) * sizeof(pr__item));
-    if (!batch->slices || !batch->items)
+    batch->slices =
+        batch->items ? pr__arena_alloc(batch->arena, (slices + 1) * sizeof(pr__slice)) : NULL;
+    if (!batch->slices)
         return pr__fail_nomem(err, ORIGIN);
     for (uint32_t i = 0; i < c->lane_count; i++)
         if (c->lanes[i].chosen.count > 0)
@@ -133,70 +128,48 @@ static pr__item *find_item(pr__batch *batch, const run *r, int64_t id, uint32_t 
 }
 
 /* Rows come run by run, by id; should they not, what is not found is read one by one. */
-static pr_status read_rows(pr__pg_claimer *c, const request *r, const PGresult *result,
-                           pr_error *err)
+static pr_status read_rows(pr__pg_claimer *c, const run *runs, uint32_t run_count,
+                           const PGresult *result, pr_error *err)
 {
     int64_t place = 0;
     uint32_t from = 0;
     for (int row = 0; row < PQntuples(result); row++) {
         int64_t n = pr__pg_value_int(result, row, COLUMN_PLACE);
-        if (n < 1 || n > r->run_count)
+        if (n < 1 || n > run_count)
             return pr__fail(err, PR_E_BACKEND, ORIGIN, "the messages of a claim cannot be read");
         if (n != place)
             from = 0;
         place = n;
         pr__item *item =
-            find_item(c->batch, &r->runs[n - 1], pr__pg_value_int(result, row, COLUMN_ID), &from);
+            find_item(c->batch, &runs[n - 1], pr__pg_value_int(result, row, COLUMN_ID), &from);
         if (item && !is_read(item))
             TRY(read_item(c, result, row, item, err));
     }
     return PR_OK;
 }
 
-static pr_status send_request(pr__pg_claimer *c, request *r, const char *sql, pr_error *err)
+static void add_common(pr__pg_params *params, const pr__pg_claimer *c)
 {
-    AUTO_PARAMS params = {.count = 0};
-    AUTO_RESULT result = NULL;
-    pr__batch *batch = c->batch;
-    pr__pg_add_int(&params, (int64_t)c->store->base.body_size_max);
-    pr__pg_add_int(&params, batch->reader);
-    pr__pg_add_bool(&params, batch->order == PR_ORDER_HALT);
-    pr__pg_add_bool(&params, batch->order != PR_ORDER_SKIP);
-    for (int i = 0; i < r->array_count; i++)
-        pr__pg_add_array(&params, &r->arrays[i]);
-    TRY(pr__pg_exec(&c->store->conn, sql, &params, &result, err));
-    return read_rows(c, r, result, err);
+    const pr__batch *batch = c->batch;
+    pr__pg_add_int(params, (int64_t)c->store->base.body_size_max);
+    pr__pg_add_int(params, batch->reader);
+    pr__pg_add_bool(params, batch->order == PR_ORDER_HALT);
+    pr__pg_add_bool(params, batch->order != PR_ORDER_SKIP);
 }
 
-static pr_status request_init(request *r, int array_count, uint32_t runs_max, pr__arena *arena,
-                              pr_error *err)
-{
-    *r = (request){.array_count = array_count};
-    for (int i = 0; i < array_count; i++)
-        pr__pg_array_init(&r->arrays[i], PR__PG_INT8);
-    r->runs = pr__arena_alloc(arena, (runs_max + 1) * sizeof *r->runs);
-    return r->runs ? PR_OK : pr__fail_nomem(err, ORIGIN);
-}
-
-static void request_done(request *r)
-{
-    for (int i = 0; i < r->array_count; i++)
-        pr__pg_array_done(&r->arrays[i]);
-}
+/* ---- runs ---- */
 
 /* The fresh messages of a lane, if not too many others stand between them. */
-static void add_run(request *r, const pr__pg_claimer *c, const pr__pg_lane *lane, uint32_t first)
+static uint32_t add_run(pr__pg_reading *r, const pr__pg_lane *lane)
 {
     uint32_t fresh = lane->chosen.count - lane->scattered;
     if (fresh == 0 || lane->passed > fresh)
-        return;
-    const pr__item *items = c->batch->items;
-    r->runs[r->run_count++] = (run){.first = first + lane->scattered, .count = fresh};
+        return 0;
+    r->lanes[r->lane_count++] = lane->lane;
     pr__pg_array_int(&r->arrays[0], lane->lane);
-    pr__pg_array_int(&r->arrays[1], items[first + lane->scattered].log_id);
-    pr__pg_array_int(&r->arrays[2], items[first + lane->chosen.count - 1].log_id);
-    if (fresh > r->longest)
-        r->longest = fresh;
+    pr__pg_array_int(&r->arrays[1], lane->chosen.items[lane->scattered]);
+    pr__pg_array_int(&r->arrays[2], lane->chosen.items[lane->chosen.count - 1]);
+    return fresh;
 }
 
 /* What has become visible meanwhile stands between them too, and is left out; so many of those are
@@ -209,37 +182,110 @@ static uint32_t run_limit(uint32_t longest)
     return limit;
 }
 
-static pr_status read_runs(pr__pg_claimer *c, pr_error *err)
+pr_status pr__pg_reading_init(pr__pg_reading *r, pr__pg_claimer *c, pr_error *err)
 {
-    request r;
-    char sql[2048];
-    uint32_t first = 0;
-    TRY(request_init(&r, 3, c->lane_count, c->batch->arena, err));
+    uint32_t longest = 0;
+    memset(r, 0, sizeof *r);
+    for (int i = 0; i < 3; i++)
+        pr__pg_array_init(&r->arrays[i], PR__PG_INT8);
+    r->lanes = pr__arena_alloc(c->batch->arena, c->lane_count * sizeof *r->lanes);
+    if (!r->lanes)
+        return pr__fail_nomem(err, ORIGIN);
     for (uint32_t i = 0; i < c->lane_count; i++) {
-        add_run(&r, c, &c->lanes[i], first);
-        first += c->lanes[i].chosen.count;
+        uint32_t count = add_run(r, &c->lanes[i]);
+        longest = count > longest ? count : longest;
     }
-    pr__pg_with_limit(SQL_RUNS, run_limit(r.longest), sql, sizeof sql);
-    pr_status status = r.run_count > 0 ? send_request(c, &r, sql, err) : PR_OK;
-    request_done(&r);
-    return status;
+    add_common(&r->params, c);
+    for (int i = 0; i < 3; i++)
+        pr__pg_add_array(&r->params, &r->arrays[i]);
+    pr__pg_with_limit(SQL_RUNS, run_limit(longest), r->sql, sizeof r->sql);
+    return PR_OK;
+}
+
+void pr__pg_reading_done(pr__pg_reading *r)
+{
+    PQclear(r->result);
+    pr__pg_params_done(&r->params);
+    for (int i = 0; i < 3; i++)
+        pr__pg_array_done(&r->arrays[i]);
+}
+
+bool pr__pg_reading_call(const pr__pg_reading *r, pr__pg_call *ret_call)
+{
+    *ret_call = (pr__pg_call){.sql = r->sql, .params = &r->params};
+    return r->lane_count > 0;
+}
+
+/* Where a lane's run stands in the batch; a lane that was lost has none there. */
+static run run_of(const pr__pg_claimer *c, uint32_t lane)
+{
+    run found = {0};
+    for (uint32_t i = 0; i < lane; i++)
+        found.first += c->lanes[i].chosen.count;
+    if (c->lanes[lane].chosen.count == 0)
+        return found;
+    found.first += c->lanes[lane].scattered;
+    found.count = c->lanes[lane].chosen.count - c->lanes[lane].scattered;
+    return found;
+}
+
+void pr__pg_reading_take(pr__pg_reading *r, pr__pg_claimer *c)
+{
+    if (!r->result || lay_out(c, NULL) != PR_OK)
+        return;
+    run *runs = pr__arena_alloc(c->batch->arena, (r->lane_count + 1) * sizeof *runs);
+    if (!runs)
+        return;
+    for (uint32_t i = 0; i < r->lane_count; i++)
+        runs[i] = run_of(c, r->lanes[i]);
+    pr_status status = read_rows(c, runs, r->lane_count, r->result, NULL);
+    (void)status; /* what is missing is read one by one, or fails there */
+}
+
+/* ---- what is left ---- */
+
+static pr_status read_some(pr__pg_claimer *c, const run *runs, uint32_t count, pr__pg_array *arrays,
+                           pr_error *err)
+{
+    AUTO_PARAMS params = {.count = 0};
+    AUTO_RESULT result = NULL;
+    add_common(&params, c);
+    pr__pg_add_array(&params, &arrays[0]);
+    pr__pg_add_array(&params, &arrays[1]);
+    TRY(pr__pg_exec(&c->store->conn, SQL_ONE_BY_ONE, &params, &result, err));
+    return read_rows(c, runs, count, result, err);
 }
 
 static pr_status read_others(pr__pg_claimer *c, pr_error *err)
 {
-    request r;
+    uint32_t count = 0;
+    pr__pg_array arrays[2];
     pr__batch *batch = c->batch;
-    TRY(request_init(&r, 2, batch->item_count, batch->arena, err));
+    run *runs = pr__arena_alloc(batch->arena, (batch->item_count + 1) * sizeof *runs);
+    if (!runs)
+        return pr__fail_nomem(err, ORIGIN);
+    pr__pg_array_init(&arrays[0], PR__PG_INT8);
+    pr__pg_array_init(&arrays[1], PR__PG_INT8);
     for (uint32_t i = 0; i < batch->item_count; i++) {
         if (is_read(&batch->items[i]))
             continue;
-        r.runs[r.run_count++] = (run){.first = i, .count = 1};
-        pr__pg_array_int(&r.arrays[0], batch->items[i].lane);
-        pr__pg_array_int(&r.arrays[1], batch->items[i].log_id);
+        runs[count++] = (run){.first = i, .count = 1};
+        pr__pg_array_int(&arrays[0], batch->items[i].lane);
+        pr__pg_array_int(&arrays[1], batch->items[i].log_id);
     }
-    pr_status status = r.run_count > 0 ? send_request(c, &r, SQL_ONE_BY_ONE, err) : PR_OK;
-    request_done(&r);
+    pr_status status = read_some(c, runs, count, arrays, err);
+    pr__pg_array_done(&arrays[0]);
+    pr__pg_array_done(&arrays[1]);
     return status;
+}
+
+/* Is any left? Then those that are not found any more were deleted. */
+static bool left(const pr__batch *batch)
+{
+    for (uint32_t i = 0; i < batch->item_count; i++)
+        if (!is_read(&batch->items[i]))
+            return true;
+    return false;
 }
 
 static void mark_deleted(pr__batch *batch)
@@ -253,20 +299,14 @@ static void mark_deleted(pr__batch *batch)
     }
 }
 
-static pr_status read_items(pr__pg_claimer *c, pr_error *err)
-{
-    TRY(read_runs(c, err));
-    TRY(read_others(c, err));
-    mark_deleted(c->batch);
-    return PR_OK;
-}
-
 pr_status pr__pg_claimer_read(pr__pg_claimer *c, pr_error *err)
 {
     TRY(lay_out(c, err));
-    if (c->batch->item_count == 0)
+    if (!left(c->batch))
         return PR_OK;
     TRY(pr__pg_ready(c->store, err));
-    TRY(pr__pg_begin_claim_read(&c->store->conn, err));
-    return pr__pg_end(&c->store->conn, read_items(c, err), err);
+    TRY(pr__pg_begin_claim(&c->store->conn, /* writes= */ false, err));
+    TRY(pr__pg_end(&c->store->conn, read_others(c, err), err));
+    mark_deleted(c->batch);
+    return PR_OK;
 }

@@ -1,10 +1,8 @@
 /*
- * The connection: opening, statements, transactions, waiting with a deadline.
+ * The connection: opening, statements, waiting with a deadline.
  *
- * Invariants: no wait is without an end; nothing is set but within a transaction, so that a pooler
- * may hand every transaction to another session; every transaction of ours is READ COMMITTED (or
- * one read-only snapshot) with a lock timeout, an end to being idle, and a commit that waits for
- * the disk, whatever the database's defaults are; names are looked up in pg_catalog alone.
+ * Invariants: no wait is without an end. Several statements may share a round trip; they are run in
+ * order, and none after one that failed, whether they do or not.
  *
  * Must not know: the tables.
  */
@@ -309,7 +307,7 @@ static pr_status receive(pr__pg_conn *conn, PGresult **ret_result, pr_error *err
     return PR_OK;
 }
 
-static pr_status usable(pr__pg_conn *conn, pr_error *err)
+pr_status pr__pg_usable(pr__pg_conn *conn, pr_error *err)
 {
     if (conn->borrowed && conn->aborted)
         return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
@@ -342,12 +340,14 @@ static int make_nonblocking(pr__pg_conn *conn)
 
 pr_status pr__pg_script(pr__pg_conn *conn, const char *text, PGresult **ret_result, pr_error *err)
 {
-    TRY(usable(conn, err));
+    TRY(pr__pg_usable(conn, err));
     int was = make_nonblocking(conn);
     return finish(conn, PQsendQuery(conn->pg, text), was, ret_result, err);
 }
 
 /* ---- statements ---- */
+
+#define STATEMENTS_FULL (PR__PG_STATEMENTS_MAX * 3 / 4)
 
 static uint64_t *find_statement(pr__pg_conn *conn, uint64_t hash)
 {
@@ -358,18 +358,28 @@ static uint64_t *find_statement(pr__pg_conn *conn, uint64_t hash)
     return &conn->statements[i];
 }
 
+static uint64_t hash_of(const char *text)
+{
+    return pr__quick_hash(text, strlen(text), 0) | 1;
+}
+
+static void name_statement(const pr__pg_conn *conn, uint64_t hash, char name[STATEMENT_NAME_SIZE])
+{
+    pr__format(name, STATEMENT_NAME_SIZE, "pr_%u_%016llx", conn->statement_epoch,
+               (unsigned long long)hash);
+}
+
 /* Prepare the text under a name of its own unless it is; *ret_named false: no room for more. */
 static pr_status prepare(pr__pg_conn *conn, const char *text, const pr__pg_params *params,
                          char name[STATEMENT_NAME_SIZE], bool *ret_named, pr_error *err)
 {
-    uint64_t hash = pr__quick_hash(text, strlen(text), 0) | 1;
+    uint64_t hash = hash_of(text);
     uint64_t *slot = find_statement(conn, hash);
-    pr__format(name, STATEMENT_NAME_SIZE, "pr_%u_%016llx", conn->statement_epoch,
-               (unsigned long long)hash);
+    name_statement(conn, hash, name);
     *ret_named = true;
     if (*slot == hash)
         return PR_OK;
-    if (conn->statement_count >= PR__PG_STATEMENTS_MAX * 3 / 4) {
+    if (conn->statement_count >= STATEMENTS_FULL) {
         *ret_named = false;
         return PR_OK;
     }
@@ -386,7 +396,7 @@ pr_status pr__pg_exec(pr__pg_conn *conn, const char *sql, const pr__pg_params *p
 {
     if (params && params->failed)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(usable(conn, err));
+    TRY(pr__pg_usable(conn, err));
     AUTO(char) text = pr__pg_expand(conn, sql);
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
@@ -404,6 +414,165 @@ pr_status pr__pg_exec(pr__pg_conn *conn, const char *sql, const pr__pg_params *p
                                   params ? params->values : NULL, params ? params->lengths : NULL,
                                   params ? params->formats : NULL, /* resultFormat= */ 1);
     return finish(conn, sent, was, ret_result, err);
+}
+
+/* ---- several statements ---- */
+
+/* A statement on its way. */
+typedef struct passage {
+    char name[STATEMENT_NAME_SIZE];
+    uint64_t hash;
+    bool prepares; /* it is prepared on the way */
+} passage;
+
+static bool is_before(const passage *passages, int count, uint64_t hash)
+{
+    for (int i = 0; i < count; i++)
+        if (passages[i].hash == hash)
+            return true;
+    return false;
+}
+
+static bool send_call(pr__pg_conn *conn, const pr__pg_call *call, const char *text,
+                      const passage *as)
+{
+    const pr__pg_params *params = call->params;
+    int count = params ? params->count : 0;
+    if (as->prepares &&
+        !PQsendPrepare(conn->pg, as->name, text, count, params ? params->types : NULL))
+        return false;
+    return PQsendQueryPrepared(conn->pg, as->name, count, params ? params->values : NULL,
+                               params ? params->lengths : NULL, params ? params->formats : NULL,
+                               /* resultFormat= */ 1);
+}
+
+static bool send_all(pr__pg_conn *conn, const pr__pg_call *calls, int count, passage *passages)
+{
+    if (!PQenterPipelineMode(conn->pg))
+        return false;
+    for (int i = 0; i < count; i++) {
+        AUTO(char) text = pr__pg_expand(conn, calls[i].sql);
+        if (!text)
+            return false;
+        uint64_t hash = hash_of(text);
+        name_statement(conn, hash, passages[i].name);
+        passages[i].prepares = *find_statement(conn, hash) != hash && !is_before(passages, i, hash);
+        passages[i].hash = hash;
+        if (!send_call(conn, &calls[i], text, &passages[i]))
+            return false;
+    }
+    return PQpipelineSync(conn->pg);
+}
+
+/* The result of one statement, and the end of its results. */
+static pr_status receive_one(pr__pg_conn *conn, int64_t until_us, PGresult **ret_result,
+                             pr_error *err)
+{
+    AUTO_RESULT kept = NULL;
+    pr_status status = PR_OK;
+    for (;;) {
+        PGresult *result = next_result(conn, until_us, &status, err);
+        if (!result)
+            break;
+        PQclear(kept);
+        kept = result;
+        if (PQresultStatus(kept) == PGRES_PIPELINE_SYNC)
+            break; /* nothing ends it */
+    }
+    TRY(status);
+    if (!kept)
+        return pr__pg_fail_connection(conn, NULL, err);
+    if (PQresultStatus(kept) == PGRES_PIPELINE_ABORTED)
+        return PR_E_BACKEND; /* skipped; the error came before it */
+    if (failed(kept))
+        return pr__pg_fail_result(conn, kept, err);
+    *ret_result = TAKE(kept);
+    return PR_OK;
+}
+
+static pr_status receive_call(pr__pg_conn *conn, int64_t until_us, const passage *as,
+                              PGresult **ret_result, pr_error *err)
+{
+    pr_status status = PR_OK;
+    if (as->prepares) {
+        AUTO_RESULT prepared = NULL;
+        status = receive_one(conn, until_us, &prepared, err);
+        if (status == PR_OK) {
+            *find_statement(conn, as->hash) = as->hash;
+            conn->statement_count++;
+        } else if (!conn->pg) {
+            return status;
+        }
+    }
+    pr_status run = receive_one(conn, until_us, ret_result, status == PR_OK ? err : NULL);
+    return status == PR_OK ? run : status;
+}
+
+/* Results in the order of the statements; after an error the server skips what is left. */
+static pr_status receive_all(pr__pg_conn *conn, pr__pg_call *calls, int count,
+                             const passage *passages, int *ret_done, pr_error *err)
+{
+    static const passage sync = {.prepares = false};
+    pr_status first = PR_OK;
+    int64_t until_us = pr__monotonic_us() + conn->limits.timeout_ms * 1000;
+    for (int i = 0; i <= count; i++) {
+        AUTO_RESULT result = NULL;
+        pr_status status = receive_call(conn, until_us, i < count ? &passages[i] : &sync, &result,
+                                        first == PR_OK ? err : NULL);
+        if (first == PR_OK)
+            first = status;
+        if (!conn->pg || PQstatus(conn->pg) != CONNECTION_OK) {
+            if (first == PR_OK)
+                first = pr__pg_fail_connection(conn, NULL, err);
+            pr__pg_conn_drop(conn);
+            return first;
+        }
+        if (first != PR_OK || i == count)
+            continue;
+        calls[i].result = TAKE(result);
+        (*ret_done)++;
+    }
+    if (!PQexitPipelineMode(conn->pg))
+        pr__pg_conn_drop(conn);
+    return first;
+}
+
+pr_status pr__pg_exec_all(pr__pg_conn *conn, pr__pg_call *calls, int count, int *ret_sent,
+                          int *ret_done, pr_error *err)
+{
+    passage passages[PR__PG_CALLS_MAX];
+    pr_assert(count <= PR__PG_CALLS_MAX);
+    *ret_sent = *ret_done = 0;
+    for (int i = 0; i < count; i++) {
+        calls[i].result = NULL;
+        if (calls[i].params && calls[i].params->failed)
+            return pr__fail_nomem(err, ORIGIN);
+    }
+    TRY(pr__pg_usable(conn, err));
+    bool room = conn->statement_count + PR__PG_CALLS_MAX < STATEMENTS_FULL;
+    if (!conn->named || conn->borrowed || !room) {
+        for (int i = 0; i < count; i++) {
+            (*ret_sent)++;
+            TRY(pr__pg_exec(conn, calls[i].sql, calls[i].params, &calls[i].result, err));
+            (*ret_done)++;
+        }
+        return PR_OK;
+    }
+    *ret_sent = count;
+    if (!send_all(conn, calls, count, passages)) {
+        pr_status status = pr__pg_fail_connection(conn, NULL, err);
+        pr__pg_conn_drop(conn);
+        return status;
+    }
+    return receive_all(conn, calls, count, passages, ret_done, err);
+}
+
+void pr__pg_calls_done(pr__pg_call *calls, int count)
+{
+    for (int i = 0; i < count; i++) {
+        PQclear(calls[i].result);
+        calls[i].result = NULL;
+    }
 }
 
 static void add_by_format(pr__pg_params *params, const char *format, va_list *args)
@@ -488,150 +657,4 @@ pr_status pr__pg_int(pr__pg_conn *conn, const char *sql, int64_t *ret_value, boo
     if (ret_found)
         *ret_found = found;
     return PR_OK;
-}
-
-/* ---- transactions ---- */
-
-bool pr__pg_in_transaction(const pr__pg_conn *conn)
-{
-    if (!conn->pg)
-        return false;
-    switch (PQtransactionStatus(conn->pg)) {
-    case PQTRANS_INTRANS:
-    case PQTRANS_INERROR:
-    case PQTRANS_ACTIVE:
-        return true;
-    case PQTRANS_IDLE:
-    case PQTRANS_UNKNOWN:
-        return false;
-    }
-    return false;
-}
-
-/* In a unit other code works too, by its own search_path; the unit's token stands in a setting of
-   its transaction, so that a commit behind its back shows. */
-#define READ_WRITE_REFUSED "0A000" /* what BEGIN … READ WRITE gets from a standby */
-
-/* The wrong node, said in the words of other statements: the next connection may find another. */
-static pr_status refuse_standby(pr__pg_conn *conn, pr_error *err)
-{
-    pr_status status =
-        pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
-                       "the server is read-only: name all hosts and target_session_attrs="
-                       "read-write");
-    if (err)
-        pr__format(err->sqlstate, sizeof err->sqlstate, "25006");
-    pr__pg_conn_drop(conn);
-    return status;
-}
-
-/* Of the statements of a claim: planned once for a connection and not at each use, since planning
-   costs more than running them; by their indexes, since the plan may be older than the rows. */
-#define SETTINGS_PLANNED                                                                           \
-    "pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), "                       \
-    "pg_catalog.set_config('enable_seqscan', 'off', true), "                                       \
-    "pg_catalog.set_config('enable_bitmapscan', 'off', true), "
-
-static pr_status begin(pr__pg_conn *conn, const char *mode, int64_t idle_ms, int64_t lock_ms,
-                       int64_t statement_ms, const char *token, bool planned, pr_error *err)
-{
-    TRY(usable(conn, err));
-    if (pr__pg_in_transaction(conn))
-        return pr__fail(err, PR_E_STATE, ORIGIN,
-                        "a transaction is open on this store: finish its unit first, or use a "
-                        "clone of the store");
-    char text[900];
-    pr__format(text, sizeof text,
-               "BEGIN ISOLATION LEVEL %s; SELECT pg_catalog.set_config('lock_timeout', '%lld', "
-               "true), pg_catalog.set_config('statement_timeout', '%lld', true), "
-               "pg_catalog.set_config('idle_in_transaction_session_timeout', '%lld', true), "
-               "pg_catalog.set_config('synchronous_commit', 'on', true), %s%s, '%s', true)",
-               mode, (long long)lock_ms, (long long)statement_ms, (long long)idle_ms,
-               planned ? SETTINGS_PLANNED : "",
-               token ? "pg_catalog.set_config('postroom.unit'"
-                     : "pg_catalog.set_config('jit', 'off', true), "
-                       "pg_catalog.set_config('search_path'",
-               token ? token : "pg_catalog");
-    pr_error found = PR_ERROR_INIT;
-    pr_status status = pr__pg_script(conn, text, NULL, &found);
-    if (status != PR_OK && pr__text_equal(found.sqlstate, READ_WRITE_REFUSED))
-        return refuse_standby(conn, err);
-    if (status != PR_OK)
-        pr__error_copy(err, &found);
-    return status;
-}
-
-pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
-                            int64_t statement_ms, pr_error *err)
-{
-    return begin(conn, "READ COMMITTED READ WRITE", idle_ms ? idle_ms : conn->limits.idle_ms,
-                 lock_ms ? lock_ms : conn->limits.busy_ms, statement_ms, NULL, false, err);
-}
-
-pr_status pr__pg_begin_claim(pr__pg_conn *conn, pr_error *err)
-{
-    return begin(conn, "READ COMMITTED READ WRITE", conn->limits.idle_ms, conn->limits.busy_ms, 0,
-                 NULL, true, err);
-}
-
-pr_status pr__pg_begin_claim_read(pr__pg_conn *conn, pr_error *err)
-{
-    return begin(conn, "REPEATABLE READ READ ONLY", conn->limits.idle_ms, conn->limits.busy_ms, 0,
-                 NULL, true, err);
-}
-
-pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err)
-{
-    return pr__pg_begin_with(conn, 0, 0, 0, err);
-}
-
-pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *err)
-{
-    return begin(conn, "REPEATABLE READ READ ONLY", conn->limits.idle_ms, conn->limits.busy_ms,
-                 statement_ms, NULL, false, err);
-}
-
-pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err)
-{
-    TRY(begin(conn, "READ COMMITTED READ WRITE", idle_ms, conn->limits.busy_ms, 0, token, false,
-              err));
-    conn->committed = false;
-    conn->begun = false;
-    conn->watching = true;
-    return PR_OK;
-}
-
-pr_status pr__pg_commit(pr__pg_conn *conn, pr_error *err)
-{
-    TRY(usable(conn, err)); /* lost before: the server rolls back what was not committed */
-    pr_error found = PR_ERROR_INIT;
-    AUTO_RESULT result = NULL;
-    pr_status status = pr__pg_script(conn, "COMMIT", &result, &found);
-    if (status == PR_OK && strcmp(PQcmdStatus(result), "COMMIT") == 0)
-        return PR_OK;
-    if (status == PR_OK) /* success, and the tag ROLLBACK */
-        return pr__fail(err, PR_E_STATE, ORIGIN,
-                        "the transaction was aborted before: it was rolled back");
-    bool gone = conn->borrowed ? conn->aborted : !conn->pg;
-    if (gone)
-        found.retry = PR_RETRY_UNKNOWN;
-    pr__error_context(&found, "commit");
-    pr__error_copy(err, &found);
-    if (!gone)
-        pr__pg_rollback(conn);
-    return status;
-}
-
-void pr__pg_rollback(pr__pg_conn *conn)
-{
-    if (pr__pg_in_transaction(conn) && pr__pg_script(conn, "ROLLBACK", NULL, NULL) != PR_OK)
-        pr__pg_conn_drop(conn);
-}
-
-pr_status pr__pg_end(pr__pg_conn *conn, pr_status status, pr_error *err)
-{
-    if (status == PR_OK)
-        return pr__pg_commit(conn, err);
-    pr__pg_rollback(conn);
-    return status;
 }

@@ -74,6 +74,21 @@ static inline void pr__pg_auto_clear(PGresult **result)
    NULL. On an error the transaction that is open is aborted. */
 pr_status pr__pg_exec(pr__pg_conn *conn, const char *sql, const pr__pg_params *params,
                       PGresult **ret_result, pr_error *err);
+/* One of several statements. */
+typedef struct pr__pg_call {
+    const char *sql;
+    const pr__pg_params *params; /* may be NULL */
+    PGresult *result;            /* of one that was done: pr__pg_calls_done */
+} pr__pg_call;
+#define PR__PG_CALLS_MAX 8
+
+/* Run them in order, up to the first that fails, in one round trip where statements have names.
+   *ret_done: so many succeeded; *ret_sent: so many may have. */
+pr_status pr__pg_exec_all(pr__pg_conn *conn, pr__pg_call *calls, int count, int *ret_sent,
+                          int *ret_done, pr_error *err);
+void pr__pg_calls_done(pr__pg_call *calls, int count);
+/* Is there a connection that may be used? */
+pr_status pr__pg_usable(pr__pg_conn *conn, pr_error *err);
 /*
  * The same with $1, $2, … by a format: i int64_t, o bool (int), t const char * (NULL = null), b
  * const void * and size_t (NULL = null), u uuid text (NULL or "" = null), s instant (0 = null).
@@ -96,14 +111,24 @@ pr_status pr__pg_begin(pr__pg_conn *conn, pr_error *err);
 /* The same with another limit for being idle, or for locks; 0 = the usual. */
 pr_status pr__pg_begin_with(pr__pg_conn *conn, int64_t idle_ms, int64_t lock_ms,
                             int64_t statement_ms, pr_error *err);
-/* The same for the statements of a claim, and for its reading: they are planned once. */
-pr_status pr__pg_begin_claim(pr__pg_conn *conn, pr_error *err);
-pr_status pr__pg_begin_claim_read(pr__pg_conn *conn, pr_error *err);
+/* The same for the statements of a claim, or for its reading: they are planned once. */
+pr_status pr__pg_begin_claim(pr__pg_conn *conn, bool writes, pr_error *err);
+/* And a first statement in the same round trip. On an error a transaction may be open. */
+pr_status pr__pg_begin_claim_with(pr__pg_conn *conn, const char *sql, const pr__pg_params *params,
+                                  PGresult **ret_result, pr_error *err);
+#define PR__PG_BEGIN_SIZE  1000
+#define PR__PG_BEGIN_CALLS 2
+/* What begins it, to be run with others; text is to stay until then. */
+void pr__pg_begin_calls(const pr__pg_conn *conn, bool writes, char text[PR__PG_BEGIN_SIZE],
+                        pr__pg_call calls[PR__PG_BEGIN_CALLS]);
 /* The same for a unit of work: idle for idle_ms at most; token is kept in its setting
    postroom.unit. */
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err);
 /* Begin one that reads, in one snapshot. statement_ms 0 = no limit but timeout_ms. */
 pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *err);
+#define PR__PG_COMMIT "COMMIT"
+/* What the answer to COMMIT says: STATE when it was a ROLLBACK. */
+pr_status pr__pg_committed(PGresult *result, pr_error *err);
 /* COMMIT. On failure nothing is open any more; retry is UNKNOWN when the answer was lost. */
 pr_status pr__pg_commit(pr__pg_conn *conn, pr_error *err);
 void pr__pg_rollback(pr__pg_conn *conn);

@@ -141,12 +141,17 @@ static pr_status read_head(const PGresult *result, int row, pr__arena *arena, pr
     return PR_OK;
 }
 
-pr_status pr__pg_journal_heads(pr__pg_conn *conn, int64_t reader, uint32_t lanes, bool whole,
-                               pr__arena *arena, pr__pg_journal *ret_rows, int64_t *ret_now_us,
-                               char ret_order[8], pr_error *err)
+pr_status pr__pg_journal_heads(pr__pg_conn *conn, bool begins, int64_t reader, uint32_t lanes,
+                               bool whole, pr__arena *arena, pr__pg_journal *ret_rows,
+                               int64_t *ret_now_us, char ret_order[8], pr_error *err)
 {
+    AUTO_PARAMS params = {.count = 0};
     AUTO_RESULT result = NULL;
-    TRY(pr__pg_query(conn, SQL_HEADS, &result, err, "iio", reader, (int64_t)lanes, (int)whole));
+    pr__pg_add_int(&params, reader);
+    pr__pg_add_int(&params, lanes);
+    pr__pg_add_bool(&params, whole);
+    TRY(begins ? pr__pg_begin_claim_with(conn, SQL_HEADS, &params, &result, err)
+               : pr__pg_exec(conn, SQL_HEADS, &params, &result, err));
     memset(ret_rows, 0, lanes * sizeof *ret_rows);
     ret_order[0] = '\0';
     for (int row = 0; row < PQntuples(result); row++) {
@@ -286,31 +291,41 @@ static void add_parking(pr__pg_array *arrays, const pr__pg_parking *parking)
     pr__pg_array_text(&arrays[7], parking->error);
 }
 
-static pr_status run_write(pr__pg_conn *conn, int64_t reader, int64_t system_id,
-                           pr__pg_array *arrays, size_t array_count, pr__pg_entry *entries,
-                           uint32_t count, pr_error *err)
+static void read_won(const PGresult *result, pr__pg_entry *entries, uint32_t count)
 {
-    AUTO_PARAMS params = {.count = 0};
-    AUTO_RESULT result = NULL;
-    pr__pg_add_int(&params, reader);
-    pr__pg_add_int(&params, system_id);
-    for (size_t i = 0; i < array_count; i++)
-        pr__pg_add_array(&params, &arrays[i]);
-    TRY(pr__pg_exec(conn, array_count > E_COUNT ? SQL_WRITE_AND_PARK : SQL_WRITE, &params, &result,
-                    err));
     for (uint32_t i = 0; i < count; i++)
         entries[i].won = false;
     for (int row = 0; row < PQntuples(result); row++)
         for (uint32_t i = 0; i < count; i++)
             if (entries[i].lane == (uint32_t)pr__pg_value_int(result, row, 0))
                 entries[i].won = true;
-    return PR_OK;
 }
 
-pr_status pr__pg_journal_write(pr__pg_conn *conn, int64_t reader, int64_t system_id,
-                               pr__pg_entry *entries, uint32_t count,
-                               const pr__pg_parking *parkings, uint32_t parking_count,
-                               pr_error *err)
+static pr_status run_write(pr__pg_conn *conn, const pr__pg_writing *w, pr__pg_array *arrays,
+                           size_t array_count, pr__pg_call *after, int after_count, int *ret_sent,
+                           int *ret_done, pr_error *err)
+{
+    AUTO_PARAMS params = {.count = 0};
+    pr__pg_call calls[PR__PG_CALLS_MAX];
+    pr__pg_add_int(&params, w->reader);
+    pr__pg_add_int(&params, w->system_id);
+    for (size_t i = 0; i < array_count; i++)
+        pr__pg_add_array(&params, &arrays[i]);
+    calls[0] = (pr__pg_call){.sql = array_count > E_COUNT ? SQL_WRITE_AND_PARK : SQL_WRITE,
+                             .params = &params};
+    for (int i = 0; i < after_count; i++)
+        calls[i + 1] = after[i];
+    pr_status status = pr__pg_exec_all(conn, calls, after_count + 1, ret_sent, ret_done, err);
+    if (*ret_done > 0)
+        read_won(calls[0].result, w->entries, w->count);
+    PQclear(calls[0].result);
+    for (int i = 0; i < after_count; i++)
+        after[i] = calls[i + 1];
+    return status;
+}
+
+pr_status pr__pg_journal_write(pr__pg_conn *conn, const pr__pg_writing *w, pr__pg_call *after,
+                               int after_count, int *ret_sent, int *ret_done, pr_error *err)
 {
     static const Oid parking_types[P_COUNT] = {PR__PG_INT8, PR__PG_INT8, PR__PG_TEXT, PR__PG_INT8,
                                                PR__PG_BOOL, PR__PG_BOOL, PR__PG_INT8, PR__PG_TEXT};
@@ -327,13 +342,13 @@ pr_status pr__pg_journal_write(pr__pg_conn *conn, int64_t reader, int64_t system
             type = parking_types[i - E_COUNT];
         pr__pg_array_init(&arrays[i], type);
     }
-    for (uint32_t i = 0; i < count; i++)
-        add_entry(arrays, &entries[i]);
-    for (uint32_t i = 0; i < parking_count; i++)
-        add_parking(arrays + E_COUNT, &parkings[i]);
+    for (uint32_t i = 0; i < w->count; i++)
+        add_entry(arrays, &w->entries[i]);
+    for (uint32_t i = 0; i < w->parking_count; i++)
+        add_parking(arrays + E_COUNT, &w->parkings[i]);
     pr_status status =
-        run_write(conn, reader, system_id, arrays, parking_count > 0 ? E_COUNT + P_COUNT : E_COUNT,
-                  entries, count, err);
+        run_write(conn, w, arrays, w->parking_count > 0 ? E_COUNT + P_COUNT : E_COUNT, after,
+                  after_count, ret_sent, ret_done, err);
     for (size_t i = 0; i < E_COUNT + P_COUNT; i++)
         pr__pg_array_done(&arrays[i]);
     return status;

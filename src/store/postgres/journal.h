@@ -76,16 +76,24 @@ pr_status pr__pg_suspect_set(pr__pg_list *suspects, pr__arena *arena, int64_t id
 uint32_t pr__pg_suspect_get(const pr__pg_list *suspects, int64_t id);
 
 /* The newest row of each lane into ret_rows[lane], the database's time, and the reader's order
-   policy: "" when the reader is gone. Unless whole, ids of slices with a live lease stay hidden. */
-pr_status pr__pg_journal_heads(pr__pg_conn *conn, int64_t reader, uint32_t lanes, bool whole,
-                               pr__arena *arena, pr__pg_journal *ret_rows, int64_t *ret_now_us,
-                               char ret_order[8], pr_error *err);
-/* Insert the rows (by lane, ascending; each with seq + 1) and park what their lanes park. A row
-   whose place is taken is not won. owner NULL = each row's own. */
-pr_status pr__pg_journal_write(pr__pg_conn *conn, int64_t reader, int64_t system_id,
-                               pr__pg_entry *entries, uint32_t count,
-                               const pr__pg_parking *parkings, uint32_t parking_count,
-                               pr_error *err);
+   policy: "" when the reader is gone. begins: the transaction of a claim is begun with it. Unless whole, ids of slices with a live lease stay hidden. */
+pr_status pr__pg_journal_heads(pr__pg_conn *conn, bool begins, int64_t reader, uint32_t lanes,
+                               bool whole, pr__arena *arena, pr__pg_journal *ret_rows,
+                               int64_t *ret_now_us, char ret_order[8], pr_error *err);
+/* What is to be written: rows by lane, ascending; each with seq + 1. */
+typedef struct pr__pg_writing {
+    int64_t reader;
+    int64_t system_id;
+    pr__pg_entry *entries;
+    uint32_t count;
+    const pr__pg_parking *parkings;
+    uint32_t parking_count;
+} pr__pg_writing;
+
+/* Insert the rows and park what their lanes park, then run what comes after it, as pr__pg_exec_all
+   does; the write is the first of all. A row whose place is taken is not won. */
+pr_status pr__pg_journal_write(pr__pg_conn *conn, const pr__pg_writing *writing, pr__pg_call *after,
+                               int after_count, int *ret_sent, int *ret_done, pr_error *err);
 /* Does the row at entry->row->seq + 1 carry the token and kind of the entry? */
 pr_status pr__pg_journal_is_mine(pr__pg_conn *conn, int64_t reader, const pr__pg_entry *entry,
                                  bool *ret_mine, pr_error *err);

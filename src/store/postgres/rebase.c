@@ -78,8 +78,13 @@ static pr_status rebase(pr__pg_store *store, pr__pg_claimer *c, pr_error *err)
     int64_t highest = 0;
     TRY(pr__pg_int(&store->conn, SQL_HIGHEST, &highest, NULL, err, "i", (int64_t)c->lane_count));
     TRY(rebase_lanes(c, highest, err));
-    return pr__pg_journal_write(&store->conn, c->batch->reader, store->settings.system_id,
-                                c->entries, c->entry_count, NULL, 0, err);
+    int sent = 0;
+    int done = 0;
+    pr__pg_writing writing = {.reader = c->batch->reader,
+                              .system_id = store->settings.system_id,
+                              .entries = c->entries,
+                              .count = c->entry_count};
+    return pr__pg_journal_write(&store->conn, &writing, NULL, 0, &sent, &done, err);
 }
 
 pr_status pr__pg_rebase(pr__pg_store *store, int64_t reader, pr_error *err)
