@@ -133,7 +133,7 @@ int main(int argc, char **argv)
 
     if (argc == 3 && strcmp(argv[1], "--memory-child") == 0)
         return bench_memory_child(argv[2]);
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc && argv[i]; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (mark_case(place, argv[i], wanted)) {
             any = true;

@@ -163,7 +163,8 @@ static double encode_bare(uint64_t calls, uint64_t *sum)
         char *body = json_dumps(value, JSON_COMPACT);
         if (!body)
             broken("no text");
-        *sum += strlen(body);
+        else
+            *sum += strlen(body);
         pr_free(body); /* the same allocator */
         json_decref(value);
     }

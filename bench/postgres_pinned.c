@@ -178,9 +178,10 @@ static void let_go(side *self, pin how, PGconn *db)
 
 static void claim_for(side *self, double seconds)
 {
-    double next = bench_seconds(), until = next + seconds;
-    for (; next < until; next += CLAIM_S) {
-        sleep_until(next);
+    double start = bench_seconds();
+    int claims = (int)(seconds / CLAIM_S);
+    for (int i = 0; i < claims; i++) {
+        sleep_until(start + i * CLAIM_S);
         (void)claim(self);
     }
 }

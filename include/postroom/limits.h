@@ -6,8 +6,8 @@
 #ifndef POSTROOM_LIMITS_H
 #define POSTROOM_LIMITS_H
 
-#define PR_BODY_SIZE_DEFAULT           (1024LL * 1024)      /* unless the store sets another */
-#define PR_BODY_SIZE_MAX               (64LL * 1024 * 1024) /* highest that can be set */
+#define PR_BODY_SIZE_DEFAULT           (1024LL * 1024)       /* unless the store sets another */
+#define PR_BODY_SIZE_MAX               (64LL * 1024 * 1024)  /* highest that can be set */
 #define PR_DECODED_SIZE_MAX            (256LL * 1024 * 1024) /* memory of one decoded object */
 #define PR_ID_SIZE_MAX                 255 /* id of others, key, correlation, tenant, endpoint */
 #define PR_TYPE_SIZE_MAX               200

@@ -48,7 +48,7 @@ static bool printing(const migrator *m)
 /* Run one statement, or hand it over. */
 static pr_status apply(migrator *m, const char *sql, pr_error *err)
 {
-    if (printing(m)) {
+    if (m->opt && m->opt->print) {
         m->opt->print(m->opt->user, sql);
         return PR_OK;
     }

@@ -96,7 +96,7 @@ pr_status pr__pg_rebase(pr__pg_store *store, int64_t reader, pr_error *err)
         status = pr__pg_claimer_begin(store, reader, NULL, &c, err);
     AUTO(pr__batch) batch = c ? c->batch : NULL;
     (void)batch; /* freed at the end */
-    if (status == PR_OK)
+    if (status == PR_OK && c)
         status = rebase(store, c, err);
     PR_FAULT("store.before_rebase_commit");
     return pr__pg_end(&store->conn, status, err);

@@ -136,11 +136,11 @@ static pr_status collect(redrive_job *redrive, pr_error *err)
     else if (opt->message_id)
         TRY(pr__pg_query(conn, sql, &result, err, "ui", opt->message_id, redrive->reader));
     else if (redrive->base.inbox)
-        TRY(pr__pg_query(conn, sql, &result, err, "ttttt", NULL, opt->consumer, opt->type,
-                         opt->destination, transport));
+        TRY(pr__pg_query(conn, sql, &result, err, "ttttt", (const char *)NULL, opt->consumer,
+                         opt->type, opt->destination, transport));
     else
-        TRY(pr__pg_query(conn, sql, &result, err, "tittt", NULL, redrive->reader, opt->type,
-                         opt->destination, transport));
+        TRY(pr__pg_query(conn, sql, &result, err, "tittt", (const char *)NULL, redrive->reader,
+                         opt->type, opt->destination, transport));
     for (int row = 0; row < PQntuples(result) && pr__redrive_room(&redrive->base); row++) {
         const pr__redrive_row found = {.place = pr__pg_value_int(result, row, 0),
                                        .state = pr__pg_value_text(result, row, 1),

@@ -43,8 +43,7 @@ static const pr__sqlite_class CLASSES[] = {
      "look at the disk, then open the store again"},
     {SQLITE_CORRUPT, PR_E_BACKEND, PR_RETRY_NEVER, true,
      "the database is damaged: stop, and restore or `.recover` it"},
-    {SQLITE_NOTADB, PR_E_BACKEND, PR_RETRY_NEVER, true,
-     "name an SQLite file, or restore this one"},
+    {SQLITE_NOTADB, PR_E_BACKEND, PR_RETRY_NEVER, true, "name an SQLite file, or restore this one"},
     {SQLITE_MISUSE, PR_E_BACKEND, PR_RETRY_NEVER, false, NULL},
     {SQLITE_ERROR, PR_E_BACKEND, PR_RETRY_NEVER, false, NULL},
 };
