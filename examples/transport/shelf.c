@@ -22,7 +22,7 @@ void shelf_drop(shelf *self, const shelf_queue *queue)
     *at = gone->next;
     while (gone->items)
         shelf_remove(gone, gone->items);
-    for (size_t i = 0; i < gone->type_count; i++)
+    for (size_t i = 0; gone->types && i < gone->type_count; i++)
         pr_free(gone->types[i]);
     pr_free(gone->types);
     pr_free(gone->name);
@@ -181,7 +181,7 @@ bool shelf_put(shelf *self, const pr_address *to, const pr_message *message, siz
         }
         return false;
     }
-    for (shelf_queue *queue = self->queues; queue; queue = queue->next) {
+    for (shelf_queue *queue = self->queues; queue && made; queue = queue->next) {
         if (!reaches(to, queue))
             continue;
         shelf_item **end = &queue->items, *item = made;

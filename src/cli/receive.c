@@ -35,8 +35,6 @@
 #define PREFETCH_DEFAULT      32
 #define TRANSPORT_NAME        "database"
 
-DEFINE_AUTO(pr_endpoint, pr_endpoint_free);
-
 typedef struct receive_values {
     pr__common common;
     const char *endpoint;

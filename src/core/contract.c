@@ -276,9 +276,10 @@ pr_status pr__contract_check_object(const pr_contract *contract, const void *obj
 {
     AUTO_BUFFER scratch = PR_BUFFER_INIT;
     if (contract->flags & PR_CONTRACT_RAW)
-        return encode_raw(object, &scratch, err);
-    return contract->fields ? pr__contract_json_encode(contract->fields, object, &scratch, err)
-                            : PR_OK;
+        TRY(encode_raw(object, &scratch, err));
+    else if (contract->fields)
+        TRY(pr__contract_json_encode(contract->fields, object, &scratch, err));
+    return scratch.failed ? pr__fail_nomem(err, ORIGIN) : PR_OK;
 }
 
 static pr_status decode_raw(const pr_message *message, pr__arena *arena, pr_bytes *object,

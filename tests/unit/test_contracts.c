@@ -6,6 +6,8 @@
 
 #include "support/test.h"
 
+#include "base/error.h"
+#include "base/fault.h"
 #include "core/contract.h"
 
 #define TYPE   "urn:message:shop:price-set"
@@ -436,6 +438,83 @@ static void test_bad_codecs_are_refused(void **state)
                 "content_type is 'text/plain'", "no codec for what it writes");
 }
 
+#ifdef PR_FAULT_POINTS
+typedef struct kept {
+    const char *note;
+    const char *others;
+} kept;
+
+static const pr_field kept_fields[] = {
+    {.name = "note",
+     .kind = PR_FIELD_TEXT,
+     .offset = offsetof(kept, note),
+     .default_value = &(const char *const){"none"}},
+    {.name = "*", .kind = PR_FIELD_OTHERS, .offset = offsetof(kept, others)},
+    {.name = NULL},
+};
+static const pr_contract kept_contract = {.size = sizeof(pr_contract),
+                                          .type = "urn:message:shop:kept",
+                                          .kind = PR_CONTRACT_COMMAND,
+                                          .fields = kept_fields,
+                                          .object_size = sizeof(kept)};
+
+/* Each of the calls once; the first failure ends them. */
+static pr_status use_everything(const pr_contract *both, pr_error *err)
+{
+    static const char odd[] = "{\"more\":{\"a\":[1.5,\"x\"]}}";
+    AUTO(pr_contracts) contracts = NULL;
+    AUTO(pr_decoded) decoded = NULL;
+    AUTO(pr_decoded) with_more = NULL;
+    AUTO(void) body = NULL;
+    AUTO(void) again = NULL;
+    AUTO(char) schema = NULL;
+    AUTO(char) example = NULL;
+    size_t size = 0;
+    const price_1 price = {"cup", 250};
+    TRY(pr_contracts_new(&contracts, err));
+    TRY(pr_contracts_register(contracts, both, err));
+    TRY(pr_contracts_register(contracts, &contract_2, err));
+    TRY(pr_contracts_register(contracts, &contract_3, err));
+    TRY(pr_contracts_register(contracts, &kept_contract, err));
+    TRY(pr_contracts_upcast(contracts, TYPE, 1, step_1_2, NULL, err));
+    TRY(pr_contracts_upcast(contracts, TYPE, 2, step_2_3, NULL, err));
+    TRY(pr_contract_encode_as(both, BINARY, &price, &body, &size, err));
+    pr_message message = message_of(1, "");
+    message.content_type = BINARY;
+    message.body = body;
+    message.body_size_bytes = size;
+    TRY(pr_contracts_decode(contracts, &message, &decoded, err));
+    message = message_of(1, odd);
+    message.type = kept_contract.type;
+    TRY(pr_contracts_decode(contracts, &message, &with_more, err));
+    TRY(pr_contract_encode(&kept_contract, pr_decoded_object(with_more), &again, &size, err));
+    assert_int_equal(size, strlen("{\"note\":\"none\",") + strlen(odd) - 1);
+    TRY(pr_contract_schema(both, &schema, err));
+    return pr_contract_example(both, &example, err);
+}
+
+static void test_out_of_memory_at_every_allocation(void **state)
+{
+    (void)state;
+    const pr_contract both = with_codec(fields_1, NULL);
+    int64_t failed = 0;
+    for (int64_t n = 1;; n++) {
+        pr_error err = PR_ERROR_INIT;
+        pr__fault_alloc_fail_at(n);
+        pr_status status = use_everything(&both, &err);
+        bool reached = pr__fault_alloc_count() >= n;
+        pr__fault_alloc_fail_at(0);
+        if (!reached) {
+            check_ok(status, &err, "enough memory");
+            break;
+        }
+        check_error(status, &err, PR_E_NOMEM, "", "n-th allocation");
+        failed++;
+    }
+    assert_true(failed >= 20);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +526,9 @@ int main(void)
         cmocka_unit_test(test_what_no_codec_is_for_is_refused),
         cmocka_unit_test(test_codecs_that_fail_or_misbehave),
         cmocka_unit_test(test_bad_codecs_are_refused),
+#ifdef PR_FAULT_POINTS
+        cmocka_unit_test(test_out_of_memory_at_every_allocation),
+#endif
     };
     return RUN_TESTS(tests);
 }
