@@ -27,6 +27,7 @@
     X(requeue_brings_it_again)                                                                     \
     X(reject_ends_in_the_dead_queue)                                                               \
     X(a_vanished_holder_is_replaced)                                                               \
+    X(keep_keeps_what_is_in_hand)                                                                  \
     X(order_per_key_is_kept)                                                                       \
     X(no_more_than_the_prefetch_is_in_hand)                                                        \
     X(closing_gives_back_what_is_in_hand)                                                          \

@@ -222,6 +222,33 @@ void case_a_vanished_holder_is_replaced(void **state)
     assert_int_equal(dead, 0);
 }
 
+/* A slow handler keeps its message for as long as it says so, however short the lease is. */
+void case_keep_keeps_what_is_in_hand(void **state)
+{
+    fixture *fix = *state;
+    pr_subscribe_options options = options_of("billing");
+    options.lease_ms = fix->provider->lease_ms;
+    pr_subscription *slow = subscribe_with(fix, transport_at(fix, 0), &options);
+    pr_subscription *other = subscribe_with(fix, transport_at(fix, 1), &options);
+    post *one = post_to(fix, "in/billing", NULL);
+    publish(fix, transport_at(fix, 2), one, 1, PR_SUBMIT_CONFIRMED);
+    pr_delivery delivery;
+    pr_error err = PR_ERROR_INIT;
+    receive_exactly(fix, slow, &delivery, 1);
+    int64_t until = now_ms() + fix->provider->lease_ms * 5 / 2;
+    while (now_ms() < until) {
+        pr_delivery stolen;
+        size_t got = 0;
+        check_ok(pr_subscription_keep(slow, &err), &err, "keep");
+        check_ok(
+            pr_subscription_receive(other, fix->provider->lease_ms / 10, &stolen, 1, &got, &err),
+            &err, "receive");
+        assert_int_equal(got, 0);
+    }
+    settle(slow, delivery.tag, PR_VERDICT_ACK);
+    receive_nothing(fix, other);
+}
+
 void case_stale_tags_are_fenced(void **state)
 {
     fixture *fix = *state;

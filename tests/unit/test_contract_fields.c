@@ -213,6 +213,8 @@ static void test_bad_bodies_name_field_and_byte(void **state)
          "field 'stops[1].town' is missing in the object at byte 38"},
         {"{\"size\":\"small\",\"stops\":[{\"town\":\"a\"}, 12]}", PR_E_CONTENT,
          "field 'stops[1]' is not an object, at byte 39"},
+        {"{\"size\":\"small\",\"start\":{\"zip\":1},\"town\":5}", PR_E_CONTENT,
+         "field 'start.town' is missing in the object at byte 24"},
         {"{\"size\":\"small\",\"start\":{\"town\":false}}", PR_E_CONTENT,
          "field 'start.town' is not text, at byte 32"},
         {"{\"size\":\"small\",\"currency\":\"s3cret\"}", PR_E_LIMIT,
