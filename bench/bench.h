@@ -26,6 +26,7 @@ void bench_drain(const bench_options *opt, bench_report *report);
 void bench_history(const bench_options *opt, bench_report *report);
 void bench_contract(const bench_options *opt, bench_report *report);
 void bench_memory(const bench_options *opt, bench_report *report);
+void bench_saga(const bench_options *opt, bench_report *report);
 
 /* On PostgreSQL. */
 void bench_postgres_drain(const bench_options *opt, bench_report *report);
@@ -33,6 +34,7 @@ void bench_postgres_pinned(const bench_options *opt, bench_report *report);
 void bench_postgres_wal(const bench_options *opt, bench_report *report);
 void bench_postgres_enqueue(const bench_options *opt, bench_report *report);
 void bench_postgres_latency(const bench_options *opt, bench_report *report);
+void bench_postgres_saga(const bench_options *opt, bench_report *report);
 
 /* From PostgreSQL to RabbitMQ and back. */
 void bench_rabbitmq_publish(const bench_options *opt, bench_report *report);

@@ -17,7 +17,7 @@
 #include "port/store.h"
 
 #define PR_SAGA_ORIGIN       "saga"
-#define PR_SAGA_MESSAGES_MAX 8 /* that a row remembers */
+#define PR_SAGA_MESSAGES_MAX 4 /* that a row remembers */
 
 /* The body of a timeout's message. */
 typedef struct pr__saga_timeout_body {
