@@ -3,13 +3,24 @@
  * languages may do, what is refused when a store is opened, and a dump in a younger cluster.
  */
 #include <ctype.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 
+#include "base/fault.h"
 #include "postgres/ground.h"
 
 #define MIGRATORS   20
 #define DEADLINE_MS 60000
+#define HITS_MAX    200
 
 static postgres_databases databases;
+
+/* A migrator that is to be killed. */
+typedef struct faulty {
+    const char *point;
+    char uri[POSTGRES_CONNINFO_SIZE];
+} faulty;
 
 static pr_status open_named(const char *uri, const char *schema, const char *prefix, bool unchecked,
                             pr_store **ret_store, pr_error *err)
@@ -45,6 +56,62 @@ static void twenty_migrators_at_once(void **state)
     assert_int_equal(
         db_number_at(uri, "SELECT count(*) - max(version) FROM postroom.schema_version"), 0);
     assert_int_equal(db_number_at(uri, "SELECT count(*) FROM postroom.outbox_claim"), 16);
+}
+
+#ifdef PR_FAULT_POINTS
+static int migrate_faulty(void *user, int hit)
+{
+    char spec[80];
+    const faulty *of = user;
+    snprintf(spec, sizeof spec, "%s:%d:kill", of->point, hit);
+    pr__fault_reset(spec);
+    char uri[POSTGRES_CONNINFO_SIZE];
+    snprintf(uri, sizeof uri, "%s", of->uri);
+    return migrate_child(uri, hit);
+}
+
+/* Kill a migrator at the n-th hit of a point, until one comes through; whatever a killed one left,
+   the next one ends it. How many were killed. */
+static int kill_at_each(const char *point, int stride)
+{
+    for (int hit = 1, kills = 0; hit < HITS_MAX; hit += stride) {
+        int how = 0;
+        faulty of = {.point = point};
+        postgres_database_make(&databases, of.uri);
+        int pid = child_start(migrate_faulty, &of, hit);
+        assert_int_equal(waitpid(pid, &how, 0), pid);
+        assert_int_equal(migrate_child(of.uri, 0), 0);
+        assert_int_equal(
+            db_number_at(of.uri, "SELECT count(*) - max(version) FROM postroom.schema_version"), 0);
+        pr_store *store = ground_store(of.uri);
+        ground_post(store, "k", "x");
+        assert_int_equal(ground_drain(store, 1000, NULL, NULL), 1);
+        pr_store_free(store);
+        if (WIFEXITED(how)) {
+            assert_int_equal(WEXITSTATUS(how), 0);
+            return kills;
+        }
+        assert_int_equal(WTERMSIG(how), SIGKILL);
+        kills++;
+    }
+    fail_msg("%s: no end of hits", point);
+    return 0;
+}
+#endif
+
+static void a_migrator_that_is_killed_at_each_statement(void **state)
+{
+    (void)state;
+#ifdef PR_FAULT_POINTS
+    const char *soak = getenv("POSTROOM_SOAK");
+    bool all = soak && soak[0] == '1';
+    int kills = kill_at_each("store.before_migrate_statement", all ? 1 : 5);
+    assert_true(kills >= (all ? 40 : 8));
+    assert_true(kill_at_each("store.before_migrate_commit", 1) > 1);
+    assert_true(kill_at_each("store.after_migrate_commit", 1) > 1);
+#else
+    skip();
+#endif
 }
 
 static void installations_do_not_see_each_other(void **state)
@@ -437,6 +504,7 @@ int main(void)
         cmocka_unit_test(hostile_names_are_refused),
         cmocka_unit_test(faults_are_found_when_it_is_opened),
         cmocka_unit_test(twenty_migrators_at_once),
+        cmocka_unit_test(a_migrator_that_is_killed_at_each_statement),
         cmocka_unit_test(installations_do_not_see_each_other),
         cmocka_unit_test(producers_can_enqueue_and_nothing_else),
         cmocka_unit_test(more_columns_are_fine),
