@@ -247,6 +247,30 @@ static void the_demo_ends_well(void **state)
     folder_leave(&here);
 }
 
+/* The leased inbox of `receive`, and what its command sends, on PostgreSQL. */
+static void a_command_receives(void **state)
+{
+#define RECEIVE "receive", "--store", uri, "--endpoint", "billing", "--type", "urn:message:shop:a"
+    folder here;
+    char uri[POSTGRES_CONNINFO_SIZE];
+    (void)state;
+    enter(&here, uri);
+    expect(0, "made", "", "migrate", "--store", uri, "--default-transport", "local");
+    expect(0, "0 handled", "", RECEIVE, "--exec", "false", "--until-idle", "100ms");
+    expect(0, NULL, "", "send", "--store", uri, "urn:message:shop:a", "{\"n\": 1}");
+    expect(0, NULL, "", "send", "--store", uri, "urn:message:shop:a", "bad");
+    expect(0, "1 handled, 1 failed, 1 dead", "", RECEIVE, "--follow-ups", "--backoff", "10ms",
+           "--until-idle", "1s", "--exec",
+           "body=$(cat); [ \"$body\" = bad ] && exit 65; [ $POSTROOM_ATTEMPT = 1 ] && exit 75;"
+           "echo "
+           "'{\"type\":\"urn:message:billing:written\",\"destination\":\"database://in/"
+           "x\",\"body\":1}'");
+    expect(0, "urn:message:billing:written", "", "outbox", "list", "--store", uri);
+    expect(0, "the command ended with exit 65", "", "dead", "list", "--json", "--store", uri);
+    folder_leave(&here);
+#undef RECEIVE
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +279,7 @@ int main(void)
         cmocka_unit_test(messages_cross_from_and_to_sqlite),
         cmocka_unit_test(the_doctor_finds_faults),
         cmocka_unit_test(the_doctor_names_a_long_transaction),
+        cmocka_unit_test(a_command_receives),
         cmocka_unit_test(the_demo_ends_well),
     };
     const postgres_server_options durable = {.fsync = true};
