@@ -163,7 +163,7 @@ static void flood_check(flood *of)
         check_ok(pr_subscription_settle(billing, delivery.tag, PR_VERDICT_ACK, 0, &err), &err,
                  "ack");
     }
-    pr_subscription_free(billing);
+    rig_unsubscribe(&of->at->rig);
     for (uint64_t i = 0; i < of->next; i++)
         if (of->confirmed[i] && !of->arrived[i])
             fail_msg("message %llu was confirmed and is lost", (unsigned long long)i);

@@ -44,7 +44,7 @@ int ground_setup(void **state)
 int ground_teardown(void **state)
 {
     ground *at = *state;
-    pr_transport_free(at->rig.transport);
+    rig_close(&at->rig);
     rabbitmq_server_eval(at->server, NULL, 0,
                          "V = <<\"%s\">>, case rabbit_vhost:exists(V) of true -> "
                          "rabbit_vhost:delete(V, <<\"test\">>); false -> ok end, "

@@ -24,7 +24,7 @@ int rig_setup(void **state)
 int rig_teardown(void **state)
 {
     amqp_rig *at = *state;
-    pr_transport_free(at->transport);
+    rig_close(at);
     fake_broker_free(at->broker);
     free(at);
     return 0;
@@ -226,7 +226,19 @@ pr_status rig_subscribe(amqp_rig *rig, pr_subscription **ret_subscription, pr_er
     pr_error_clear(err);
     pr_status status = pr_transport_subscribe(rig->transport, &options, ret_subscription, err);
     rig_check_text(err->message);
+    rig->subscription = *ret_subscription;
     return status;
+}
+
+void rig_unsubscribe(amqp_rig *rig)
+{
+    rig->subscription = pr_subscription_free(rig->subscription);
+}
+
+void rig_close(amqp_rig *rig)
+{
+    rig_unsubscribe(rig);
+    rig->transport = pr_transport_free(rig->transport);
 }
 
 pr_delivery rig_receive(pr_subscription *subscription, const char *label)

@@ -26,7 +26,8 @@ typedef struct rig_post {
 typedef struct amqp_rig {
     fake_broker *broker;
     pr_transport *transport;
-    rig_post posts[RIG_POSTS]; /* the ticket is the index */
+    pr_subscription *subscription; /* closed by the teardown at the latest */
+    rig_post posts[RIG_POSTS];     /* the ticket is the index */
     size_t submitted, ended;
 } amqp_rig;
 
@@ -68,6 +69,9 @@ void rig_works(amqp_rig *rig, const char *label);
 
 /* A subscription to "billing"; the status and error are the caller's to look at. */
 pr_status rig_subscribe(amqp_rig *rig, pr_subscription **ret_subscription, pr_error *err);
+void rig_unsubscribe(amqp_rig *rig);
+/* Close what is open, also of a case that failed. */
+void rig_close(amqp_rig *rig);
 /* Receive one within the patience. */
 pr_delivery rig_receive(pr_subscription *subscription, const char *label);
 /* Nothing comes within ms, whatever receive says. */

@@ -75,7 +75,7 @@ static void a_queue_goes_under_its_consumer(void **state)
     pr_error_clear(&err);
     check_ok(pr_subscription_settle(billing, after.tag, PR_VERDICT_ACK, 0, &err), &err, "after");
     assert_true(rig_stats(&at->rig).cancels == 1);
-    pr_subscription_free(billing);
+    rig_unsubscribe(&at->rig);
 }
 
 static void a_memory_alarm_blocks_and_loses_nothing(void **state)
@@ -230,7 +230,7 @@ static void closed_by_the_operator(void **state)
     check_error(status, &err, PR_E_FENCED, "", "a tag from before");
     pr_error_clear(&err);
     check_ok(pr_subscription_settle(billing, again.tag, PR_VERDICT_ACK, 0, &err), &err, "after");
-    pr_subscription_free(billing);
+    rig_unsubscribe(&at->rig);
 }
 
 /* --- consumers --------------------------------------------------------------------------------*/
@@ -255,7 +255,7 @@ static void a_consumer_timeout_is_survived(void **state)
     assert_true(rig_stats(&at->rig).stale_tags == 1);
     pr_error_clear(&err);
     (void)!pr_subscription_settle(billing, again.tag, PR_VERDICT_ACK, 0, &err);
-    pr_subscription_free(billing);
+    rig_unsubscribe(&at->rig);
 }
 
 static void a_delivery_limit_ends_in_the_dead_queue(void **state)
@@ -280,7 +280,7 @@ static void a_delivery_limit_ends_in_the_dead_queue(void **state)
     }
     ground_wait_depth(at, "billing.dead", 1, "beyond the limit");
     rig_receive_nothing(billing, 100, "it does not come again");
-    pr_subscription_free(billing);
+    rig_unsubscribe(&at->rig);
 }
 
 /* --- networks ---------------------------------------------------------------------------------*/
@@ -446,7 +446,7 @@ static void topology_is_a_commands(void **state)
     assert_int_equal(ground_depth(at, "billing"), -1);
     ground_queue(at);
     check_ok(rig_subscribe(&at->rig, &billing, &err), &err, "declared");
-    pr_subscription_free(billing);
+    rig_unsubscribe(&at->rig);
 }
 
 static void restarts_lose_nothing(void **state)
@@ -471,6 +471,11 @@ ON_BOTH(the_way_outlives_a_restart)
 ON_BOTH(a_clean_stop_loses_and_charges_nothing)
 ON_BOTH(strangers_end_in_dead_once)
 #undef ON_BOTH
+
+static void another_language(void **state)
+{
+    another_language_speaks_it(*state, &sqlite_provider);
+}
 
 static int suite(void)
 {
@@ -500,6 +505,7 @@ static int suite(void)
         CASE(a_clean_stop_loses_and_charges_nothing_postgres),
         CASE(strangers_end_in_dead_once_sqlite),
         CASE(strangers_end_in_dead_once_postgres),
+        CASE(another_language),
         CASE(the_way_outlives_a_restart_sqlite),
         CASE(the_way_outlives_a_restart_postgres),
         CASE(restarts_lose_nothing),

@@ -95,7 +95,7 @@ static void verdicts_are_what_the_broker_hears(void **state)
         fake_settled got = settled(rig, 1, label);
         CHECK_CASE(got.tag == 2 && !got.multiple, label); /* of this one alone */
         CHECK_CASE((got.verdict == 'a') == cases[i].ack && got.requeue == cases[i].requeue, label);
-        pr_subscription_free(billing);
+        rig_unsubscribe(rig);
         rig_teardown(&held);
     }
 }
@@ -150,7 +150,7 @@ static void it_comes_back_by_itself(void **state)
         pr_error_clear(&err);
         check_ok(pr_subscription_settle(billing, after.tag, PR_VERDICT_ACK, 0, &err), &err, label);
         CHECK_CASE(settled(rig, 1, label).verdict == 'a', label);
-        pr_subscription_free(billing);
+        rig_unsubscribe(rig);
         rig_works(rig, label); /* who publishes has a connection of its own */
         rig_teardown(&held);
     }
@@ -225,7 +225,7 @@ static void what_cannot_be_read_is_rejected(void **state)
         CHECK_CASE(rig_stats(rig).dead_letters == unread, strangers[i].label);
     }
     assert_int_equal(fake_broker_count(rig->broker, FAKE_CONNECT), 2); /* all on one connection */
-    pr_subscription_free(billing);
+    rig_unsubscribe(rig);
 }
 
 /* Bytes that are no properties at all: the connection cannot be used, a new one is made. */
@@ -263,7 +263,7 @@ static void broken_frames_are_survived(void **state)
         }
         deliver_good(rig, ID, "after");
         rig_receive(billing, label);
-        pr_subscription_free(billing);
+        rig_unsubscribe(rig);
         rig_teardown(&held);
     }
 }
@@ -281,7 +281,7 @@ static void redelivered_is_told(void **state)
     pr_delivery got = rig_receive(billing, "again");
     assert_true(got.redelivered);
     assert_int_equal(got.delivery_count, 3);
-    pr_subscription_free(billing);
+    rig_unsubscribe(rig);
 }
 
 static const struct {
@@ -356,7 +356,7 @@ static void every_step_of_a_subscription(void **state)
             check_ok(rig_subscribe(rig, &billing, &err), &err, label);
             deliver_good(rig, ID, "after");
             rig_receive(billing, label);
-            pr_subscription_free(billing);
+            rig_unsubscribe(rig);
             rig_teardown(&held);
         }
     }
@@ -371,7 +371,7 @@ static void closing_acks_nothing(void **state)
         deliver_good(rig, ID, "held");
     rig_receive(billing, "held");
     unsigned living = fake_broker_living(rig->broker);
-    pr_subscription_free(billing);
+    rig_unsubscribe(rig);
     assert_true(fake_broker_wait(rig->broker, FAKE_END, 1, RIG_PATIENCE));
     assert_int_equal(fake_broker_living(rig->broker), living - 1);
     fake_settled got;
