@@ -65,7 +65,7 @@ static bool integer_of(const amqp_field_value_t *value, int64_t *ret_value)
 {
     switch (value->kind) {
     case AMQP_FIELD_KIND_I8:
-        *ret_value = value->value.i8;
+        *ret_value = INT64_C(0) + value->value.i8;
         return true;
     case AMQP_FIELD_KIND_U8:
         *ret_value = value->value.u8;

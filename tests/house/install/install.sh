@@ -71,6 +71,11 @@ check "a host that uses PostgreSQL only links no SQLite" \
 check "its private needs are named" equal \
     "$(pkg-config --print-requires-private postroom-postgres | sed 's/ .*//' | sort | tr '\n' ' ')" \
     "libpq libsodium "
+check "a host that uses RabbitMQ only links no database" \
+    equal "$(readelf -d "$libraries/libpostroom-amqp.so" | grep -c 'NEEDED.*\(sqlite\|libpq\)')" 0
+check "its private needs are named" equal \
+    "$(pkg-config --print-requires-private postroom-amqp | sed 's/ .*//' | sort | tr '\n' ' ')" \
+    "jansson librabbitmq libsodium "
 check "the adapter brings libpostroom" \
     equal "$(pkg-config --print-requires postroom-sqlite | sed 's/ .*//')" postroom
 
