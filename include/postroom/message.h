@@ -15,12 +15,14 @@
 #include <postroom/error.h>
 #include <postroom/limits.h>
 
+#define PR_CONTENT_TYPE_JSON "application/json"
+
 typedef struct pr_message {
     uint32_t size;            /* sizeof(pr_message) */
     uint32_t type_version;    /* schema version >= 1; 0 = 1 */
     const char *id;           /* UUID text; NULL = a UUIDv7 made at enqueue. Received: any text */
     const char *type;         /* urn:message:<namespace>:<name> */
-    const char *content_type; /* NULL = application/json */
+    const char *content_type; /* NULL = PR_CONTENT_TYPE_JSON */
     const char *destination;  /* an address; NULL = the type's topic on the default transport */
     const char *source;       /* who sends it */
     const char *key;          /* order scope; NULL = no order. "" is refused */

@@ -158,7 +158,7 @@ static pr_status read_body(reading *to, const field *of, json_t *value, pr_error
         const char *text = "";
         TRY(text_of_value(to, of->name, value, &text, &size, err));
         message->body = text;
-        to->body_content_type = "application/json";
+        to->body_content_type = PR_CONTENT_TYPE_JSON;
     } else if (!json_is_string(value)) {
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "\"%s\" must be a string", of->name);
     } else {
@@ -269,7 +269,7 @@ const char *pr__content_type_of(const void *body, size_t size)
     json_t *value = json_loadb(size > 0 ? body : "", size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     json_decref(value);
     if (value)
-        return "application/json";
+        return PR_CONTENT_TYPE_JSON;
     if (size > 0 && pr__utf8_valid(body, size))
         return "text/plain; charset=utf-8";
     return "application/octet-stream";

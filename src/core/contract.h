@@ -10,7 +10,6 @@
 #include "base/json_writer.h"
 #include "base/memory.h"
 
-#define PR_CONTENT_TYPE_JSON  "application/json"
 #define PR_CONTENT_TYPE_BYTES "application/octet-stream"
 #define PR_FIELDS_MAX         256 /* of one table */
 

@@ -8,10 +8,10 @@
 #include "core/endpoint.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/uuid.h"
@@ -43,14 +43,6 @@ void pr__endpoint_observe(const pr_endpoint *endpoint, pr_observation_kind kind,
                                   .status = status,
                                   .text = text};
     pr__observe(endpoint->opt.observer, &observation);
-}
-
-static void name_owner(pr_endpoint *endpoint)
-{
-    char host[64] = "";
-    if (gethostname(host, sizeof host - 1) != 0)
-        host[0] = '\0';
-    pr__format(endpoint->owner, sizeof endpoint->owner, "%s:%ld", host, (long)getpid());
 }
 
 /* ---- life ---- */
@@ -88,7 +80,7 @@ pr_status pr_endpoint_new(pr_store *store, pr_transport *transport, const pr_end
     endpoint->store = store;
     endpoint->transport = transport;
     endpoint->snapshot.size = (uint32_t)sizeof endpoint->snapshot;
-    name_owner(endpoint);
+    pr__process_name(endpoint->owner, sizeof endpoint->owner);
     pr_status status = make_parts(endpoint, opt, err);
     if (status != PR_OK) {
         pr_endpoint_free(endpoint);

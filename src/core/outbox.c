@@ -78,7 +78,7 @@ static pr_status prepare(pr_unit *unit, const pr_message *message, prepared_mess
     if (own->type_version == 0)
         own->type_version = 1;
     if (!own->content_type)
-        own->content_type = "application/json";
+        own->content_type = PR_CONTENT_TYPE_JSON;
     if (own->occurred_at_us == 0)
         own->occurred_at_us = now_us;
     inherit(own, pr__unit_context(unit));

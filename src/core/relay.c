@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "core/relay_engine.h"
 #include "port/route.h"
@@ -43,15 +44,10 @@ static pr_status check_transports(pr_transport *const *transports, size_t count,
 
 static void set_owner(pr_relay *relay)
 {
-    char host[65] = "";
-    if (relay->opt.owner) {
+    if (relay->opt.owner)
         pr__format(relay->owner, sizeof relay->owner, "%s", relay->opt.owner);
-        return;
-    }
-    if (gethostname(host, sizeof host - 1) != 0 || !pr__utf8_valid(host, strlen(host)))
-        host[0] = '\0';
-    pr__format(relay->owner, sizeof relay->owner, "%s:%ld", host[0] ? host : "host",
-               (long)getpid());
+    else
+        pr__process_name(relay->owner, sizeof relay->owner);
 }
 
 static void set_up(pr_relay *relay, pr_transport *const *transports, size_t count)

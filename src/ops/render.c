@@ -43,7 +43,7 @@ static const char *box_text(pr_box box)
 static bool is_text(const pr_message *message)
 {
     const char *type = message->content_type;
-    return (pr__text_empty(type) || pr__text_starts_with(type, "application/json") ||
+    return (pr__text_empty(type) || pr__text_starts_with(type, PR_CONTENT_TYPE_JSON) ||
             pr__text_starts_with(type, "text/")) &&
            pr__utf8_valid(message->body, message->body_size_bytes);
 }

@@ -199,7 +199,7 @@ static void add_columns(column_set *set, const pr__enqueue *one)
     pr__pg_array_uuid(at++, m->id);
     pr__pg_array_text(at++, m->type);
     pr__pg_array_int(at++, m->type_version ? m->type_version : 1);
-    pr__pg_array_text(at++, m->content_type ? m->content_type : "application/json");
+    pr__pg_array_text(at++, m->content_type ? m->content_type : PR_CONTENT_TYPE_JSON);
     pr__pg_array_text(at++, m->destination);
     pr__pg_array_text(at++, m->source);
     pr__pg_array_text(at++, m->key);

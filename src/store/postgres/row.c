@@ -85,7 +85,7 @@ void pr__pg_add_message(pr__pg_params *params, const pr_message *message, bool i
         pr__pg_add_uuid(params, message->id);
     pr__pg_add_text(params, message->type);
     pr__pg_add_int(params, message->type_version ? message->type_version : 1);
-    pr__pg_add_text(params, message->content_type ? message->content_type : "application/json");
+    pr__pg_add_text(params, message->content_type ? message->content_type : PR_CONTENT_TYPE_JSON);
     pr__pg_add_text(params, message->destination);
     pr__pg_add_text(params, message->source);
     pr__pg_add_text(params, message->key);

@@ -169,7 +169,7 @@ pr_status pr__sqlite_bind_message(pr__sqlite_conn *conn, sqlite3_stmt *stmt, int
     code |= bind_text(stmt, at++, message->type);
     code |= sqlite3_bind_int64(stmt, at++, message->type_version ? message->type_version : 1);
     code |=
-        bind_text(stmt, at++, message->content_type ? message->content_type : "application/json");
+        bind_text(stmt, at++, message->content_type ? message->content_type : PR_CONTENT_TYPE_JSON);
     code |= bind_text(stmt, at++, message->destination);
     code |= bind_text(stmt, at++, message->source);
     code |= bind_text(stmt, at++, message->key);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/sized.h"
 #include "base/text.h"
 #include "base/time.h"
@@ -197,13 +198,12 @@ static int64_t or_default(int64_t value, int64_t otherwise)
 
 static void set_name(pr__amqp_settings *settings, const char *given)
 {
-    char host[128] = "";
+    char host[80];
     if (given) {
         pr__format(settings->connection_name, sizeof(settings->connection_name), "%s", given);
         return;
     }
-    if (gethostname(host, sizeof(host) - 1) != 0)
-        host[0] = '\0';
+    pr__process_host(host, sizeof(host));
     pr__format(settings->connection_name, sizeof(settings->connection_name), "postroom %s %d", host,
                (int)getpid());
 }

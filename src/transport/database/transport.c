@@ -9,10 +9,10 @@
 #include "transport/database/transport.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/sized.h"
 #include "base/text.h"
 #include "port/observe.h"
@@ -165,13 +165,10 @@ static const pr_transport_ops database_ops = {
 
 static void set_owner(pr__database_transport *self, const char *owner)
 {
-    char host[128] = "";
-    if (!owner && gethostname(host, sizeof(host) - 1) != 0)
-        host[0] = '\0';
     if (owner)
         pr__format(self->owner, sizeof(self->owner), "%s", owner);
     else
-        pr__format(self->owner, sizeof(self->owner), "%s:%ld", host, (long)getpid());
+        pr__process_name(self->owner, sizeof(self->owner));
 }
 
 static pr_status make_room(pr__database_transport *self, pr_error *err)
