@@ -103,7 +103,7 @@ typedef struct pr__pg_reading {
     pr__pg_array arrays[3];
     pr__pg_params params;
     char sql[PR__PG_READING_SIZE];
-    uint32_t *lanes; /* whose run is row n - 1 */
+    uint32_t *lanes; /* whose runs they are */
     uint32_t lane_count;
     PGresult *result;
 } pr__pg_reading;

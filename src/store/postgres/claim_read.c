@@ -29,20 +29,19 @@
                     "pg_relation_size('{p}outbox_parked'::regclass) > 0) AND EXISTS (SELECT FROM " \
                     "{p}outbox_parked AS b WHERE b.reader = $2 AND b.tenant = o.tenant AND "       \
                     "b.key = o.key AND b.log_id < o.id AND (b.state <> 'dead' OR $3)) THEN true "  \
-                    "END, k.n, o.id "
+                    "END, o.id "
 
 static const char SQL_ONE_BY_ONE[] =
-    SELECT_MESSAGES "FROM ROWS FROM (unnest($5), unnest($6)) WITH ORDINALITY AS k (lane, id, n) "
+    SELECT_MESSAGES "FROM ROWS FROM (unnest($5), unnest($6)) AS k (lane, id) "
                     "CROSS JOIN LATERAL (SELECT * FROM {p}outbox AS t WHERE t.lane = k.lane AND "
                     "t.id = k.id LIMIT 1) AS o";
 static const char SQL_RUNS[] =
-    SELECT_MESSAGES "FROM ROWS FROM (unnest($5), unnest($6), unnest($7)) WITH ORDINALITY AS k "
-                    "(lane, first, last, n) CROSS JOIN LATERAL (SELECT * FROM {p}outbox AS t WHERE "
+    SELECT_MESSAGES "FROM ROWS FROM (unnest($5), unnest($6), unnest($7)) AS k (lane, "
+                    "first, last) CROSS JOIN LATERAL (SELECT * FROM {p}outbox AS t WHERE "
                     "t.lane = k.lane AND t.id >= k.first AND t.id <= k.last ORDER BY t.id LIMIT "
                     "{l}) AS o";
 #define COLUMN_BLOCKED PR__PG_MESSAGE_SELECT_COUNT
-#define COLUMN_PLACE   (PR__PG_MESSAGE_SELECT_COUNT + 1)
-#define COLUMN_ID      (PR__PG_MESSAGE_SELECT_COUNT + 2)
+#define COLUMN_ID      (PR__PG_MESSAGE_SELECT_COUNT + 1)
 
 /* Items of one lane that stand side by side in the batch, by id. */
 typedef struct run {
@@ -127,21 +126,24 @@ static pr__item *find_item(pr__batch *batch, const run *r, int64_t id, uint32_t 
     return NULL;
 }
 
-/* Rows come run by run, by id; should they not, what is not found is read one by one. */
+/* Rows come run by run, by id, so that the next one is mostly near the last; ids are unique. */
 static pr_status read_rows(pr__pg_claimer *c, const run *runs, uint32_t run_count,
                            const PGresult *result, pr_error *err)
 {
-    int64_t place = 0;
+    uint32_t last = 0;
     uint32_t from = 0;
     for (int row = 0; row < PQntuples(result); row++) {
-        int64_t n = pr__pg_value_int(result, row, COLUMN_PLACE);
-        if (n < 1 || n > run_count)
-            return pr__fail(err, PR_E_BACKEND, ORIGIN, "the messages of a claim cannot be read");
-        if (n != place)
-            from = 0;
-        place = n;
-        pr__item *item =
-            find_item(c->batch, &runs[n - 1], pr__pg_value_int(result, row, COLUMN_ID), &from);
+        int64_t id = pr__pg_value_int(result, row, COLUMN_ID);
+        pr__item *item = NULL;
+        for (uint32_t i = 0; i < run_count && !item; i++) {
+            uint32_t at = (last + i) % run_count;
+            uint32_t place = i == 0 ? from : 0;
+            item = find_item(c->batch, &runs[at], id, &place);
+            if (!item)
+                continue;
+            last = at;
+            from = place;
+        }
         if (item && !is_read(item))
             TRY(read_item(c, result, row, item, err));
     }

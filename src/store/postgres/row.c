@@ -72,6 +72,12 @@ pr_status pr__pg_read_message(const PGresult *result, int row, int first, pr__ar
         return pr__fail_nomem(err, ORIGIN);
     message.occurred_at_us = pr__pg_value_instant(result, row, at++);
     message.expires_at_us = pr__pg_value_instant(result, row, at);
+    if (message.type_version == 0)
+        message.type_version = 1;
+    if (!message.content_type)
+        message.content_type = PR__PG_CONTENT_TYPE;
+    if (!message.tenant)
+        message.tenant = "";
     *ret_message = message;
     *ret_unreadable = unreadable;
     return PR_OK;

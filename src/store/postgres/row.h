@@ -34,13 +34,16 @@
     "expires_at, octet_length(" a "body)"
 #define PR__PG_MESSAGE_SELECT_COUNT 17
 
-/* The same of the log, with as few bytes as can be: the id is a uuid, and the size of the body
-   stands there only when the body does not. */
+/* The same of the log, with as few values as can be: the id is a uuid, what has its default is
+   null, and the size of the body stands there only when the body does not. */
 #define PR__PG_MESSAGE_SELECT_BINARY(a, max)                                                       \
-    a "message_id, " PR__PG_MESSAGE_REST(a) ", CASE WHEN octet_length(" a "body) <= " max          \
-                                            " THEN " a "body END, " a "occurred_at, " a            \
-                                            "expires_at, CASE WHEN octet_length(" a "body) > " max \
-                                            " THEN octet_length(" a "body) END"
+    a "message_id, " a "type, NULLIF(" a "type_version, 1), NULLIF(" a                             \
+      "content_type, '" PR__PG_CONTENT_TYPE "'), " a "destination, " a "source, " a                \
+      "key, NULLIF(" a "tenant, ''), " a "correlation_id, " a "causation_id, " a "traceparent, " a \
+      "tracestate, " a "headers, CASE WHEN octet_length(" a "body) <= " max " THEN " a             \
+      "body END, " a "occurred_at, " a "expires_at, CASE WHEN octet_length(" a "body) > " max      \
+      " THEN octet_length(" a "body) END"
+#define PR__PG_CONTENT_TYPE "application/json"
 
 /* The same without the body, for lists. */
 #define PR__PG_MESSAGE_SELECT_NO_BODY(a)                                                           \
