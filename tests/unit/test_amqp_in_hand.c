@@ -93,6 +93,12 @@ static void a_new_channel_makes_all_stale(void **state)
     assert_false(pr__in_hand_settle(&hand, mine.tag, &tag));
     assert_true(pr__in_hand_settle(&hand, again.tag, &tag));
     assert_int_equal(tag, 1);
+    for (unsigned i = 0; i < 128; i++) { /* whichever slot, the same number of the new channel */
+        assert_true(pr__in_hand_add(&hand, one("new"), 1, false));
+        again = take(&hand, "new");
+        assert_false(pr__in_hand_settle(&hand, mine.tag, &tag));
+        assert_true(pr__in_hand_settle(&hand, again.tag, &tag));
+    }
     pr__in_hand_done(&hand);
 }
 
