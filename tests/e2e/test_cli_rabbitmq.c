@@ -112,6 +112,31 @@ static void a_relay_carries_to_the_broker(void **state)
     leave(&at);
 }
 
+/* `receive --from`: the broker's queue is empty when its command has done all. */
+static void a_command_receives_from_the_broker(void **state)
+{
+    world at;
+    (void)state;
+    enter(&at);
+    expect(0, "made", "", "migrate", "--store", "a.db");
+    expect(0, "made", "", "migrate", "--store", "b.db");
+    expect(0, "is there", "", "topology", "declare", "billing", "--type", PLACED);
+    for (int i = 0; i < 5; i++)
+        expect(0, NULL, "", "send", PLACED, "{\"order\": 1}", "--store", "a.db", "--key", "c",
+               "--destination", "rabbitmq://topic/" PLACED);
+    expect(0, "5 published", "", "relay", "--store", "a.db", "--once", "--to", "amqp:");
+    expect(0, "5 handled, 1 failed, 0 dead", "", "receive", "--store", "b.db", "--from",
+           "amqp:", "--endpoint", "billing", "--type", PLACED, "--backoff", "10ms", "--until-idle",
+           "2s", "--exec",
+           "echo \"$POSTROOM_MESSAGE_ID $POSTROOM_ATTEMPT\" >>ids;"
+           "[ $(wc -l <ids) != 3 ] || exit 75");
+    assert_int_equal(rabbitmq_server_depth(server, at.vhost, "billing"), 0);
+    assert_int_equal(rabbitmq_server_depth(server, at.vhost, "billing.dead"), 0);
+    assert_int_equal(number_of("b.db", "SELECT count(*) FROM postroom_inbox"), 5);
+    assert_int_equal(number_of("b.db", "SELECT count(*) FROM postroom_inbox_parked"), 0);
+    leave(&at);
+}
+
 /* What goes wrong is told with its place, and without the password. */
 static void no_password_is_shown(void **state)
 {
@@ -170,6 +195,7 @@ int main(void)
         cmocka_unit_test(usage),
         cmocka_unit_test(topology_is_declared_checked_and_shown),
         cmocka_unit_test(a_relay_carries_to_the_broker),
+        cmocka_unit_test(a_command_receives_from_the_broker),
         cmocka_unit_test(no_password_is_shown),
         cmocka_unit_test(the_demo_ends_well),
     };
