@@ -125,6 +125,11 @@ static void on_signal(int number)
         pr_endpoint_stop(running);
 }
 
+static bool is_stopping(void)
+{
+    return atomic_load(&stopped_at_us) > 0;
+}
+
 /* The message is not ours any more, or the grace of a stop is over. */
 static bool is_cancelled(void *scope)
 {
@@ -324,6 +329,7 @@ static pr_status open_receiving(const receive_values *values, receiving *r, pr_e
         .body_size_max = PR_BODY_SIZE_DEFAULT,
         .follow_ups = values->follow_ups,
         .cancelled = is_cancelled,
+        .stopping = is_stopping,
     };
     uint32_t workers = (uint32_t)pr__option_or(values->workers, 1);
     pr_endpoint_options opt =

@@ -25,6 +25,7 @@ typedef struct pr__receiver {
     uint64_t body_size_max; /* of what the command sends */
     bool follow_ups;        /* what it prints are messages */
     bool (*cancelled)(void *scope);
+    bool (*stopping)(void); /* we were told to */
 } pr__receiver;
 
 /* What became of a message, as the command says. */
@@ -36,6 +37,9 @@ typedef struct pr__answer {
 } pr__answer;
 
 /* ---- receive_exec.c ---- */
+
+/* Whether the command ended because all of us were told to, as a service manager does. */
+bool pr__receive_ended_with_us(const pr__receiver *receiver, const pr__child *child);
 
 /* Run the command for one message. */
 void pr__receive_exec(const pr__receiver *receiver, pr_scope *scope, pr__answer *ret_answer);

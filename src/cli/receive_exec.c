@@ -9,20 +9,34 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/time.h"
 #include "cli/receive.h"
 
 #define ORIGIN         "cli.receive"
-#define EXIT_PERMANENT 65 /* EX_DATAERR of sysexits.h */
+#define EXIT_PERMANENT 65  /* EX_DATAERR of sysexits.h */
+#define TOGETHER_MS    100 /* between two signals that were sent at once */
 #define FOLLOW_UPS_MAX ((size_t)64 * 1024 * 1024)
 
-static void judge_exit(const pr__child *child, pr__answer *answer)
+bool pr__receive_ended_with_us(const pr__receiver *receiver, const pr__child *child)
+{
+    int64_t until_us = pr__monotonic_us() + (int64_t)TOGETHER_MS * 1000;
+    if (!WIFSIGNALED(child->status))
+        return false;
+    while (!receiver->stopping() && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000); /* its signal came first */
+    return receiver->stopping();
+}
+
+static void judge_exit(const pr__receiver *receiver, const pr__child *child, pr__answer *answer)
 {
     char how[64];
     bool exited = WIFEXITED(child->status);
     int code = exited ? WEXITSTATUS(child->status) : -1;
     pr__child_end_text(child, how, sizeof(how));
     pr__format(answer->reason, sizeof(answer->reason), "the command %s", how);
-    if (code == 0)
+    if (pr__receive_ended_with_us(receiver, child))
+        answer->handled = PR_HANDLED_DEFER;
+    else if (code == 0)
         answer->handled = PR_HANDLED_OK;
     else
         answer->handled = code == EXIT_PERMANENT ? PR_HANDLED_PERMANENT : PR_HANDLED_RETRY;
@@ -34,7 +48,7 @@ static void judge(const pr__receiver *receiver, pr__child_end end, pr__child *ch
     answer->handled = PR_HANDLED_RETRY;
     switch (end) {
     case PR__CHILD_ENDED:
-        judge_exit(child, answer);
+        judge_exit(receiver, child, answer);
         return;
     case PR__CHILD_TIMED_OUT:
         pr__format(answer->reason, sizeof(answer->reason), "the command ran longer than %lld ms",

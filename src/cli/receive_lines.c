@@ -134,7 +134,8 @@ static bool judge(const pr__receiver *receiver, const pr__exchange *exchange, pr
     case PR__CHILD_ENDED:
         pr__child_end_text(child, how, sizeof(how));
         pr__format(text, sizeof(text), "the command %s before its verdict", how);
-        say(answer, PR_HANDLED_RETRY, text);
+        say(answer,
+            pr__receive_ended_with_us(receiver, child) ? PR_HANDLED_DEFER : PR_HANDLED_RETRY, text);
         return false;
     case PR__CHILD_TIMED_OUT:
         pr__format(text, sizeof(text), "the command gave no verdict for %lld ms",

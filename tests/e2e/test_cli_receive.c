@@ -337,6 +337,29 @@ static void stopped_in_mid_command_nothing_is_charged(void **state)
     folder_leave(&here);
 }
 
+/* As a service manager stops: both get the signal, and the command is the first to end. */
+static void a_command_that_is_stopped_together_with_us_charges_nothing(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    send("{}");
+    pid_t pid = start(NULL, RECEIVE, "--exec",
+                      "echo $$ >pid.new; mv pid.new pid; while :; do sleep 0.05; done");
+    wait_file("pid");
+    char *text = read_file("pid");
+    kill((pid_t)strtol(text, NULL, 10), SIGTERM);
+    kill(pid, SIGTERM);
+    free(text);
+    finish_program(pid, &r);
+    check_result(&r, 0, "0 handled, 0 failed, 0 dead", NULL, "stopped");
+    result_done(&r);
+    expect(0, "1 handled, 0 failed", "", RECEIVE, "--until-idle", "2s", "--exec",
+           "[ $POSTROOM_ATTEMPT = 1 ]");
+    folder_leave(&here);
+}
+
 static void a_command_that_ends_within_the_grace_is_done(void **state)
 {
     (void)state;
@@ -426,6 +449,7 @@ int main(void)
         cmocka_unit_test(a_command_may_write_to_the_same_store),
         cmocka_unit_test(several_commands_run_at_once_but_of_a_key_one),
         cmocka_unit_test(stopped_in_mid_command_nothing_is_charged),
+        cmocka_unit_test(a_command_that_is_stopped_together_with_us_charges_nothing),
         cmocka_unit_test(a_command_that_ends_within_the_grace_is_done),
         cmocka_unit_test(a_receiver_that_is_killed_loses_nothing),
         cmocka_unit_test(what_is_missing_or_wrong_is_told),
