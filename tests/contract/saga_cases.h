@@ -35,6 +35,7 @@
     X(who_may_take_a_lease)                                                                        \
     X(ten_starts_at_once_make_one_instance)                                                        \
     X(events_at_once_reordered_and_twice)                                                          \
+    X(the_workers_of_an_endpoint_share_a_runtime)                                                  \
     X(killed_at_each_point_of_a_step)                                                              \
     X(killed_while_it_holds_a_lease)                                                               \
     X(a_sleeping_holder_is_taken_over)

@@ -43,5 +43,6 @@ int store_operations_contract_run(const store_provider *provider);
 int store_saga_contract_run(const store_provider *provider);
 int saga_contract_run(const store_provider *provider);
 int saga_steps_run(const store_provider *provider);
+int saga_threads_run(const store_provider *provider);
 
 #endif

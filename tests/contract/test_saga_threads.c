@@ -1,0 +1,9 @@
+/*
+ * The workers of one endpoint and one runtime of a saga, on the SQLite store.
+ */
+#include "contract/sqlite_world.h"
+
+int main(void)
+{
+    return saga_threads_run(&sqlite_provider);
+}
