@@ -55,3 +55,24 @@ bool pr__record_blockable(const pr_record *record)
     }
     return false;
 }
+
+const char *pr__order_text(pr_order order)
+{
+    switch (order) {
+    case PR_ORDER_SKIP:
+        return "skip";
+    case PR_ORDER_HALT:
+        return "halt";
+    case PR_ORDER_DEFAULT:
+    case PR_ORDER_HOLD:
+        return "hold";
+    }
+    return "hold";
+}
+
+pr_order pr__order_parse(const char *text)
+{
+    if (pr__text_equal(text, "skip"))
+        return PR_ORDER_SKIP;
+    return pr__text_equal(text, "halt") ? PR_ORDER_HALT : PR_ORDER_HOLD;
+}

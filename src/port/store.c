@@ -115,6 +115,23 @@ pr_status pr_store_set_doorbell_path(pr_store *store, const char *path, pr_error
     return PR_OK;
 }
 
+static bool fits(const char *text)
+{
+    size_t size = text ? strlen(text) : 0;
+    return size <= PR_ID_SIZE_MAX && (size == 0 || pr__utf8_valid(text, size));
+}
+
+pr_status pr__inbox_key_check(const pr__inbox_key *key, const char *origin, pr_error *err)
+{
+    if (pr__text_empty(key->message_id) || pr__text_empty(key->consumer))
+        return pr__fail(err, PR_E_INVALID, origin, "a message id and a consumer are needed");
+    if (!fits(key->message_id) || !fits(key->consumer) || !fits(key->tenant))
+        return pr__fail(err, PR_E_CONTENT, origin,
+                        "message id, consumer and tenant must be UTF-8 of at most %d bytes",
+                        PR_ID_SIZE_MAX);
+    return PR_OK;
+}
+
 void pr__store_ring(const pr_store *store)
 {
     if (store->doorbell)

@@ -369,6 +369,8 @@ pr_status pr__store_inbox_renew(pr_store *store, const char *consumer, pr__batch
                                 int64_t lease_ms, pr_error *err);
 pr_status pr__store_blocker(pr_store *store, const pr_record *record, char *ret_message_id,
                             size_t ret_size, pr_error *err);
+/* Can a mark or a parked row of this key be found again? INVALID, CONTENT. */
+pr_status pr__inbox_key_check(const pr__inbox_key *key, const char *origin, pr_error *err);
 /* Ring whatever doorbells there are, after a commit that enqueued. */
 void pr__store_ring(const pr_store *store);
 pr_status pr__store_now(pr_store *store, int64_t *ret_now_us, pr_error *err);

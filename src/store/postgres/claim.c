@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "port/state.h"
 #include "store/postgres/reader.h"
 
 #define ORIGIN         "postgres.claim"
@@ -62,7 +63,7 @@ static pr_status load(pr__pg_claimer *c, bool begins, pr_error *err)
                              /* whole= */ !c->opt, arena, heads, &c->now_us, order, err));
     for (uint32_t i = 0; i < c->lane_count; i++)
         c->lanes[i].head = heads[i];
-    c->batch->order = pr__pg_order_parse(order);
+    c->batch->order = pr__order_parse(order);
     c->batch->claimed_at_us = c->now_us;
     if (!c->opt)
         return PR_OK;

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "port/state.h"
 #include "store/postgres/migration.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/store.h"
@@ -25,20 +26,6 @@ typedef struct migrator {
     pr__pg_migration_values values;
     uint32_t version;
 } migrator;
-
-static const char *order_text(pr_order order)
-{
-    switch (order) {
-    case PR_ORDER_SKIP:
-        return "skip";
-    case PR_ORDER_HALT:
-        return "halt";
-    case PR_ORDER_DEFAULT:
-    case PR_ORDER_HOLD:
-        return "hold";
-    }
-    return "hold";
-}
 
 static bool printing(const migrator *m)
 {
@@ -196,7 +183,7 @@ static pr_status prepare(migrator *m, pr_error *err)
     m->values = (pr__pg_migration_values){
         .conn = &m->store->conn,
         .default_transport = transport ? transport : "database",
-        .order = order_text(m->opt ? m->opt->relay_order : PR_ORDER_DEFAULT),
+        .order = pr__order_text(m->opt ? m->opt->relay_order : PR_ORDER_DEFAULT),
         .lanes = lanes ? lanes : PR_LANES_DEFAULT};
     if (m->version == 0)
         return PR_OK;

@@ -17,21 +17,10 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "port/state.h"
 #include "store/postgres/value.h"
 
 #define ORIGIN "postgres.reader"
-
-static const char *const ORDER_TEXTS[] = {[PR_ORDER_DEFAULT] = "hold",
-                                          [PR_ORDER_HOLD] = "hold",
-                                          [PR_ORDER_SKIP] = "skip",
-                                          [PR_ORDER_HALT] = "halt"};
-
-pr_order pr__pg_order_parse(const char *text)
-{
-    if (pr__text_equal(text, "skip"))
-        return PR_ORDER_SKIP;
-    return pr__text_equal(text, "halt") ? PR_ORDER_HALT : PR_ORDER_HOLD;
-}
 
 pr_status pr__pg_reader_gone(int64_t reader, pr_error *err)
 {
@@ -79,7 +68,7 @@ pr_status pr__pg_reader_load(pr__pg_store *store, int64_t reader, pr_order *ret_
     TRY(pr__pg_query(&store->conn, SQL_ORDER, &result, err, "i", reader));
     if (PQntuples(result) == 0)
         return pr__pg_reader_gone(reader, err);
-    *ret_order = pr__pg_order_parse(pr__pg_value_text(result, 0, 0));
+    *ret_order = pr__order_parse(pr__pg_value_text(result, 0, 0));
     return pr__pg_reader_filter(store, reader, err);
 }
 
@@ -174,7 +163,7 @@ static pr_status make(pr__pg_store *store, const pr__reader_spec *spec, pr__pg_a
     AUTO_RESULT result = NULL;
     pr__pg_add_text(&params, spec->name);
     pr__pg_add_array(&params, filter);
-    pr__pg_add_text(&params, ORDER_TEXTS[spec->order]);
+    pr__pg_add_text(&params, pr__order_text(spec->order));
     pr__pg_add_bool(&params, spec->temporary);
     pr__pg_add_int(&params, spec->temporary ? spec->expiry_ms : 0);
     pr__pg_add_int(&params, store->settings.system_id);
@@ -208,7 +197,7 @@ static pr_status find_or_make(pr__pg_store *store, const pr__reader_spec *spec,
                         spec->name);
     if (spec->order != PR_ORDER_DEFAULT)
         TRY(pr__pg_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader,
-                       ORDER_TEXTS[spec->order]));
+                       pr__order_text(spec->order)));
     TRY(pr__pg_run(&store->conn, SQL_KEEP, NULL, err, "i", reader));
     *ret_reader = reader;
     return PR_OK;
@@ -288,7 +277,7 @@ static pr_status set_order(pr__pg_store *store, int64_t reader, pr_order order, 
     TRY(pr__pg_int(&store->conn, SQL_STANDS, &temporary, &found, err, "i", reader));
     if (!found)
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader %lld", (long long)reader);
-    return pr__pg_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader, ORDER_TEXTS[order]);
+    return pr__pg_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader, pr__order_text(order));
 }
 
 pr_status pr__pg_reader_set_order(pr_store *base, int64_t reader, pr_order order, pr_error *err)

@@ -7,7 +7,6 @@
 #include "store/postgres/store.h"
 
 /* "hold", "skip", "halt"; anything else is HOLD. */
-pr_order pr__pg_order_parse(const char *text);
 /* The error of a reader that was dropped, or has expired. */
 pr_status pr__pg_reader_gone(int64_t reader, pr_error *err);
 /* Load its filter into store->filter unless it is there. */

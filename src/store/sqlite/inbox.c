@@ -60,22 +60,11 @@ static const char sql_unpark[] =
     "DELETE FROM {p}_inbox_parked WHERE tenant = ?1 AND consumer = ?2 AND message_id = ?3 "
     "AND (?4 IS NULL OR (state = 'processing' AND lock_token = ?4))";
 
-static bool fits(const char *text)
-{
-    size_t size = text ? strlen(text) : 0;
-    return size <= PR_ID_SIZE_MAX && (size == 0 || pr__utf8_valid(text, size));
-}
-
 /* The connection of a live unit, for a key that can be found again. */
 static pr_status live(pr_unit *unit, const pr__inbox_key *key, pr__sqlite_conn **ret_conn,
                       pr_error *err)
 {
-    if (pr__text_empty(key->message_id) || pr__text_empty(key->consumer))
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "a message id and a consumer are needed");
-    if (!fits(key->message_id) || !fits(key->consumer) || !fits(key->tenant))
-        return pr__fail(err, PR_E_CONTENT, ORIGIN,
-                        "message id, consumer and tenant must be UTF-8 of at most %d bytes",
-                        PR_ID_SIZE_MAX);
+    TRY(pr__inbox_key_check(key, ORIGIN, err));
     TRY(pr__sqlite_unit_live(unit, err));
     *ret_conn = pr__sqlite_unit_of(unit)->conn;
     return PR_OK;

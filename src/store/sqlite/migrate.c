@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "port/state.h"
 #include "store/sqlite/failure.h"
 #include "store/sqlite/migration.h"
 #include "store/sqlite/schema.h"
@@ -24,20 +25,6 @@ typedef struct migrator {
     pr__migration_values values;
     uint32_t version;
 } migrator;
-
-static const char *order_text(pr_order order)
-{
-    switch (order) {
-    case PR_ORDER_SKIP:
-        return "skip";
-    case PR_ORDER_HALT:
-        return "halt";
-    case PR_ORDER_DEFAULT:
-    case PR_ORDER_HOLD:
-        return "hold";
-    }
-    return "hold";
-}
 
 static bool printing(const migrator *m)
 {
@@ -162,11 +149,11 @@ static pr_status prepare(migrator *m, pr_error *err)
     if (m->version > pr__sqlite_migration_count)
         return pr__sqlite_schema_newer(m->store, m->version, err);
     uint32_t lanes = m->opt ? m->opt->lanes : 0;
-    m->values =
-        (pr__migration_values){.prefix = conn->prefix,
-                               .default_transport = transport ? transport : "database",
-                               .order = order_text(m->opt ? m->opt->relay_order : PR_ORDER_DEFAULT),
-                               .lanes = lanes ? lanes : PR_LANES_DEFAULT};
+    m->values = (pr__migration_values){
+        .prefix = conn->prefix,
+        .default_transport = transport ? transport : "database",
+        .order = pr__order_text(m->opt ? m->opt->relay_order : PR_ORDER_DEFAULT),
+        .lanes = lanes ? lanes : PR_LANES_DEFAULT};
     if (m->version == 0)
         return PR_OK;
     m->store->settings.known = false;

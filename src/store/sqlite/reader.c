@@ -17,22 +17,11 @@
 #include "base/fault.h"
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "port/state.h"
 #include "store/sqlite/journal.h"
 #include "store/sqlite/row.h"
 
 #define ORIGIN "sqlite.reader"
-
-static const char *const ORDER_TEXTS[] = {[PR_ORDER_DEFAULT] = "hold",
-                                          [PR_ORDER_HOLD] = "hold",
-                                          [PR_ORDER_SKIP] = "skip",
-                                          [PR_ORDER_HALT] = "halt"};
-
-static pr_order order_parse(const char *text)
-{
-    if (pr__text_equal(text, "skip"))
-        return PR_ORDER_SKIP;
-    return pr__text_equal(text, "halt") ? PR_ORDER_HALT : PR_ORDER_HOLD;
-}
 
 static const char SQL_LOAD[] = "SELECT order_policy FROM {p}_subscription WHERE reader = ?1 AND "
                                "(expires_at IS NULL OR expires_at > ?2)";
@@ -88,7 +77,7 @@ pr_status pr__sqlite_reader_load(pr__sqlite_store *store, int64_t reader, pr_ord
     if (!row)
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
                         "reader %lld is gone: it was dropped, or it expired", (long long)reader);
-    *ret_order = order_parse((const char *)sqlite3_column_text(stmt, 0));
+    *ret_order = pr__order_parse((const char *)sqlite3_column_text(stmt, 0));
     return load_filter(store, reader, err);
 }
 
@@ -206,7 +195,7 @@ static pr_status make(pr__sqlite_store *store, const pr__reader_spec *spec, cons
 {
     int64_t now = pr__sqlite_now(&store->base);
     pr__sqlite_conn *conn = &store->conn;
-    const char *order = ORDER_TEXTS[spec->order];
+    const char *order = pr__order_text(spec->order);
     if (spec->temporary)
         TRY(pr__sqlite_run(conn, SQL_INSERT, NULL, err, "tttiiii", spec->name, filter, order,
                            (int64_t)1, spec->expiry_ms, now + spec->expiry_ms * 1000, now));
@@ -250,7 +239,7 @@ static pr_status find_or_make(pr__sqlite_store *store, const pr__reader_spec *sp
     TRY(pr__sqlite_reader_whole(store, reader, err));
     if (spec->order != PR_ORDER_DEFAULT)
         TRY(pr__sqlite_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader,
-                           ORDER_TEXTS[spec->order]));
+                           pr__order_text(spec->order)));
     TRY(pr__sqlite_run(&store->conn, SQL_KEEP, NULL, err, "ii", reader, now));
     *ret_reader = reader;
     return PR_OK;
@@ -335,7 +324,7 @@ pr_status pr__sqlite_reader_set_order(pr_store *base, int64_t reader, pr_order o
                        pr__sqlite_now(base)));
     if (!found)
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader %lld", (long long)reader);
-    return change(store, SQL_SET_ORDER, reader, ORDER_TEXTS[order], 0, &count, err);
+    return change(store, SQL_SET_ORDER, reader, pr__order_text(order), 0, &count, err);
 }
 
 static const char SQL_EXISTS[] =
