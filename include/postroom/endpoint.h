@@ -63,6 +63,8 @@ typedef struct pr_endpoint_options {
        <= prefetch. 1 = on the thread that calls it. Clock, random, observer and what handlers
        share must then be safe to use from several threads */
     uint32_t concurrency;
+    /* The transport to whose topics pr_scope_publish goes; NULL = the store's default */
+    const char *publish_to;
 } pr_endpoint_options;
 
 /* clang-format off */

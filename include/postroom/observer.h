@@ -39,7 +39,8 @@
     X(HANDLER_HELD, "messaging.inbox.held")                                                        \
     X(REQUEUED, "messaging.inbox.requeued")                                                        \
     X(ENDPOINT_STATE, "messaging.endpoint.state")                                                  \
-    X(HANDLER_DEFERRED, "messaging.inbox.deferred")
+    X(HANDLER_DEFERRED, "messaging.inbox.deferred")                                                \
+    X(REPLY_LATE, "messaging.bus.reply.late")
 
 typedef enum pr_observation_kind {
 #define PR_OBSERVATION_ENUM(name, text) PR_OBSERVE_##name,

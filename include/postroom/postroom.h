@@ -6,6 +6,7 @@
 #define POSTROOM_POSTROOM_H
 
 #include <postroom/address.h>
+#include <postroom/bus.h>
 #include <postroom/clock.h>
 #include <postroom/contract.h>
 #include <postroom/endpoint.h>

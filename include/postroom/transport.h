@@ -110,6 +110,9 @@ typedef struct pr_transport_ops {
                            pr_subscription **ret_subscription, pr_error *err);
     /* Close; outcomes that were not polled are gone. Bounded in time. */
     void (*free)(pr_transport *transport);
+    /* Another one with the same options onto the same other side, for another thread. Called from
+       any thread, one at a time; it must not look at what the owner changes. */
+    pr_status (*clone)(pr_transport *transport, pr_transport **ret_transport, pr_error *err);
 } pr_transport_ops;
 
 typedef struct pr_subscription_ops {
@@ -211,6 +214,17 @@ PR_API PR_MUST_CHECK pr_status pr_transport_subscribe(pr_transport *transport,
                                                       const pr_subscribe_options *options,
                                                       pr_subscription **ret_subscription,
                                                       pr_error *err);
+
+/**
+ * Make another transport with the same options onto the same other side, for another thread.
+ *
+ * Owner   *ret_transport is the caller's: pr_transport_free(). It borrows what the first one
+ *         borrows.
+ * Errors  INVALID. UNSUPPORTED. BACKEND, NOMEM.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_transport_clone(pr_transport *transport,
+                                                  pr_transport **ret_transport, pr_error *err);
 
 /**
  * Close a transport.

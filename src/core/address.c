@@ -222,3 +222,13 @@ pr_status pr__address_of_endpoint(const char *transport, const char *endpoint, c
     pr__format(address.endpoint, sizeof address.endpoint, "%s", endpoint);
     return pr_address_print(&address, out, out_size, err);
 }
+
+pr_status pr__address_of_topic(const char *transport, const char *type, char *out, size_t out_size,
+                               pr_error *err)
+{
+    pr_address address = {.size = (uint32_t)sizeof address, .kind = PR_ADDRESS_TOPIC};
+    TRY(pr__type_check(type, strlen(type), NULL, err));
+    pr__format(address.transport, sizeof address.transport, "%s", transport);
+    pr__format(address.type, sizeof address.type, "%s", type);
+    return pr_address_print(&address, out, out_size, err);
+}

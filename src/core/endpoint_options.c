@@ -150,6 +150,9 @@ static bool keep_texts(pr_endpoint *endpoint, const pr_endpoint_options *given)
         opt->owner = pr__arena_strdup(arena, given->owner);
     else
         opt->owner = endpoint->owner;
+    opt->publish_to = pr__arena_strdup(arena, given->publish_to);
+    if (given->publish_to && !opt->publish_to)
+        return false;
     return kept && opt->owner;
 }
 

@@ -43,6 +43,10 @@ static void try_by(pr__worker *worker, pr__work *work)
     pr_status status = PR_OK;
     if (!worker->store)
         status = pr_store_clone(endpoint->store, &worker->store, &local);
+    if (status == PR_OK) { /* follow-ups wake the same relay, whoever commits them */
+        worker->store->doorbell = endpoint->store->doorbell;
+        worker->store->doorbell_user = endpoint->store->doorbell_user;
+    }
     if (status == PR_OK)
         status = pr__work_try(endpoint, worker->store, work, &verdict, &local);
     if (status == PR_E_BACKEND) /* a handle that met an error may be good for nothing any more */

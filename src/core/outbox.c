@@ -14,19 +14,14 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "core/message.h"
+#include "core/outbox.h"
 #include "core/unit.h"
 
 #define ORIGIN "outbox"
 
-/* One message on its way into the log. */
-typedef struct prepared_message {
-    pr_message message;
-    char id[PR_UUID_TEXT_SIZE];
-} prepared_message;
-
 /* Every call's memory, freed at its end. */
 typedef struct enqueue_call {
-    prepared_message *prepared;
+    pr__prepared *prepared;
     pr__enqueue *entries;
 } enqueue_call;
 
@@ -53,26 +48,20 @@ static void inherit(pr_message *message, const pr_unit_context *context)
         message->source = context->source;
 }
 
-static void new_id(const pr_store *store, int64_t now_us, char out[PR_UUID_TEXT_SIZE])
+pr_status pr__outbox_prepare(const pr__outbox_ground *ground, const pr_message *message,
+                             pr__prepared *ret, pr_error *err)
 {
-    uint8_t random[10];
-    store->random->fill(store->random->user, random, sizeof random);
-    pr__uuid7(now_us, random, out);
-}
-
-static pr_status prepare(pr_unit *unit, const pr_message *message, prepared_message *ret,
-                         pr_error *err)
-{
-    const pr_store *store = unit->store;
     TRY(pr__sized_check(message, sizeof *message, "pr_message", ORIGIN, err));
     ret->message = *message;
     pr_message *own = &ret->message;
     own->size = (uint32_t)sizeof *own;
-    int64_t now_us = store->clock->wall_us(store->clock->user);
+    int64_t now_us = ground->clock->wall_us(ground->clock->user);
     if (own->id) {
         own->id = pr__message_id_canonical(own->id, ret->id);
     } else {
-        new_id(store, now_us, ret->id);
+        uint8_t random[10];
+        ground->random->fill(ground->random->user, random, sizeof random);
+        pr__uuid7(now_us, random, ret->id);
         own->id = ret->id;
     }
     if (own->type_version == 0)
@@ -81,8 +70,8 @@ static pr_status prepare(pr_unit *unit, const pr_message *message, prepared_mess
         own->content_type = PR_CONTENT_TYPE_JSON;
     if (own->occurred_at_us == 0)
         own->occurred_at_us = now_us;
-    inherit(own, pr__unit_context(unit));
-    return pr_message_check(own, store->body_size_max, err);
+    inherit(own, ground->context);
+    return pr_message_check(own, ground->body_size_max, err);
 }
 
 /* Does this error leave the transaction as it was? */
@@ -119,8 +108,13 @@ static pr_status enqueue(pr_unit *unit, const pr_message *messages, size_t count
     call->entries = pr__alloc_array(count, sizeof *call->entries);
     if (!call->prepared || !call->entries)
         return pr__fail_nomem(err, ORIGIN);
+    const pr_store *store = unit->store;
+    pr__outbox_ground ground = {.clock = store->clock,
+                                .random = store->random,
+                                .context = pr__unit_context(unit),
+                                .body_size_max = store->body_size_max};
     for (size_t i = 0; i < count; i++) {
-        pr_status status = prepare(unit, &messages[i], &call->prepared[i], err);
+        pr_status status = pr__outbox_prepare(&ground, &messages[i], &call->prepared[i], err);
         if (status != PR_OK) {
             if (count > 1)
                 pr__error_context(err, "message %zu", i);

@@ -38,6 +38,18 @@ static pr_status enqueue(pr_scope *scope, const pr_message *message, pr_enqueued
     return pr_unit_enqueue(unit, message, ret_enqueued, err);
 }
 
+/* Without a transport of its own the store decides, as for every other message. */
+static pr_status to_topic(const pr_scope *scope, pr_message *message, char address[ADDRESS_SIZE],
+                          pr_error *err)
+{
+    const char *transport = scope->endpoint->opt.publish_to;
+    if (!transport || message->destination || !message->type)
+        return PR_OK;
+    TRY(pr__address_of_topic(transport, message->type, address, ADDRESS_SIZE, err));
+    message->destination = address;
+    return PR_OK;
+}
+
 pr_status pr_scope_publish(pr_scope *scope, const pr_message *message, pr_enqueued *ret_enqueued,
                            pr_error *err)
 {
@@ -46,7 +58,11 @@ pr_status pr_scope_publish(pr_scope *scope, const pr_message *message, pr_enqueu
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "a published message goes to the topic of its type: leave its destination "
                         "out, or use pr_scope_send");
-    return enqueue(scope, message, ret_enqueued, err);
+    char address[ADDRESS_SIZE];
+    pr_message own = *message;
+    own.size = (uint32_t)sizeof own;
+    TRY(to_topic(scope, &own, address, err));
+    return enqueue(scope, &own, ret_enqueued, err);
 }
 
 pr_status pr_scope_send(pr_scope *scope, const char *to, const pr_message *message,
@@ -100,6 +116,7 @@ pr_status pr_scope_delay(pr_scope *scope, const pr_message *message, int64_t del
     if (message->deliver_at_us != 0)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "the message has its own deliver_at_us: leave it out, or send it as it is");
+    char address[ADDRESS_SIZE];
     pr_unit *unit = NULL;
     int64_t now_us = 0;
     TRY(pr_scope_unit_get(scope, &unit, err));
@@ -107,5 +124,6 @@ pr_status pr_scope_delay(pr_scope *scope, const pr_message *message, int64_t del
     pr_message own = *message;
     own.size = (uint32_t)sizeof own;
     own.deliver_at_us = now_us + delay_ms * 1000;
+    TRY(to_topic(scope, &own, address, err));
     return pr_unit_enqueue(unit, &own, ret_enqueued, err);
 }

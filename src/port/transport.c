@@ -131,6 +131,13 @@ pr_status pr_transport_subscribe(pr_transport *transport, const pr_subscribe_opt
     return transport->ops->subscribe(transport, options, ret_subscription, err);
 }
 
+pr_status pr_transport_clone(pr_transport *transport, pr_transport **ret_transport, pr_error *err)
+{
+    NEED(transport, clone);
+    NEED_ARGUMENT(ret_transport, "ret_transport is NULL");
+    return transport->ops->clone(transport, ret_transport, err);
+}
+
 pr_transport *pr_transport_free(pr_transport *transport)
 {
     if (transport)

@@ -102,6 +102,7 @@ size_t middleware_suite(const struct CMUnitTest **ret_tests);
 size_t leased_suite(const struct CMUnitTest **ret_tests);
 size_t scope_suite(const struct CMUnitTest **ret_tests);
 size_t workers_suite(const struct CMUnitTest **ret_tests);
+size_t bus_suite(const struct CMUnitTest **ret_tests);
 int bus_suites_run(const bus_provider *provider);
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)

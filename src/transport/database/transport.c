@@ -149,6 +149,20 @@ static void database_free(pr_transport *transport)
     pr__free(self);
 }
 
+/* The store is only cloned once more: nothing of its connection is looked at. */
+static pr_status database_clone(pr_transport *transport, pr_transport **ret_transport,
+                                pr_error *err)
+{
+    const pr__database_transport *self = self_of(transport);
+    const pr_database_options opt = {.size = (uint32_t)sizeof opt,
+                                     .window = transport->window,
+                                     .name = self->name,
+                                     .owner = self->owner,
+                                     .observer = transport->observer,
+                                     .clock = transport->clock};
+    return pr_database_transport_new(self->store, &opt, ret_transport, err);
+}
+
 static const pr_transport_ops database_ops = {
     .size = (uint32_t)sizeof(pr_transport_ops),
     .capabilities = PR_TRANSPORT_CAN_SUBSCRIBE | PR_TRANSPORT_CAN_TEMPORARY |
@@ -161,6 +175,7 @@ static const pr_transport_ops database_ops = {
     .topology = pr__database_topology,
     .subscribe = pr__database_subscribe,
     .free = database_free,
+    .clone = database_clone,
 };
 
 static void set_owner(pr__database_transport *self, const char *owner)

@@ -107,6 +107,18 @@ static void memory_free(pr_transport *transport)
     pr__free(self);
 }
 
+static pr_status memory_clone(pr_transport *transport, pr_transport **ret_transport, pr_error *err)
+{
+    const pr__memory_transport *self = self_of(transport);
+    const pr_memory_options opt = {.size = (uint32_t)sizeof opt,
+                                   .window = transport->window,
+                                   .name = self->name,
+                                   .observer = transport->observer,
+                                   .clock = transport->clock,
+                                   .discard = self->discard};
+    return pr_memory_transport_new(self->broker, &opt, ret_transport, err);
+}
+
 static const pr_transport_ops memory_ops = {
     .size = (uint32_t)sizeof(pr_transport_ops),
     .capabilities =
@@ -119,6 +131,7 @@ static const pr_transport_ops memory_ops = {
     .topology = memory_topology,
     .subscribe = pr__memory_subscribe,
     .free = memory_free,
+    .clone = memory_clone,
 };
 
 pr_status pr_memory_transport_new(pr_memory_broker *broker, const pr_memory_options *opt,

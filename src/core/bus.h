@@ -1,0 +1,103 @@
+/*
+ * A bus's inside, shared by its files: bus.c (life), bus_snapshot.c, bus_send.c (direct publish),
+ * bus_request.c (requests and their answers).
+ */
+#ifndef PR_CORE_BUS_H
+#define PR_CORE_BUS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <postroom/bus.h>
+
+#include "base/memory.h"
+#include "base/uuid.h"
+#include "core/outbox.h"
+
+#define PR__BUS_TRANSPORTS_MAX 16
+#define PR__BUS_ENDPOINTS_MAX  256
+#define PR__ADDRESS_SIZE       512
+
+typedef struct pr__request {
+    struct pr__request *next;
+    const char *id; /* the request's: its answer names it as its cause */
+    pr_reply *reply;
+    bool cancelled;
+} pr__request;
+
+struct pr_reply {
+    pr_message *message;
+    pr_decoded *decoded;
+};
+
+/* Where answers come to, on one transport: a temporary subscription with a thread. */
+typedef struct pr__reply_box {
+    pr_bus *bus;
+    pr_transport *transport; /* NULL: not opened yet */
+    pr_subscription *subscription;
+    pthread_t thread;
+    bool running;
+    atomic_bool ending;
+    char id[PR_UUID_TEXT_SIZE];
+} pr__reply_box;
+
+typedef struct pr__bus_transport {
+    pr_transport *given;
+    pthread_mutex_t mutex; /* guards the sender */
+    pr_transport *sender;  /* a clone, opened at the first direct publish */
+    pr__reply_box box;     /* guarded by the bus's request mutex, until it runs */
+} pr__bus_transport;
+
+typedef struct pr__bus_endpoint {
+    pr_store *store;
+    pr_transport *transport;
+    pr_endpoint *endpoint;
+    pthread_t thread;
+    bool running;
+} pr__bus_endpoint;
+
+struct pr_bus {
+    pr_bus_options opt;
+    pr_relay_options relay_options;
+    char *source;
+    pr_unit_context context; /* of direct messages */
+    pr__bus_transport transports[PR__BUS_TRANSPORTS_MAX];
+    uint32_t transport_count;
+    pr__bus_endpoint endpoints[PR__BUS_ENDPOINTS_MAX];
+    uint32_t endpoint_count;
+
+    pthread_mutex_t life_mutex; /* guards the pointer to the relay */
+    pr_store *relay_store;
+    pr_transport *relay_transports[PR__BUS_TRANSPORTS_MAX];
+    pr_relay *relay;
+    pthread_t relay_thread;
+    bool relay_running;
+    atomic_bool started;
+
+    pthread_mutex_t request_mutex; /* guards waiting, and the opening of boxes */
+    pthread_cond_t answered;
+    pr__request *waiting;
+
+    _Atomic uint64_t published, refused, requests, replies, timeouts, late_replies;
+};
+
+int64_t pr__bus_now_us(const pr_bus *bus); /* monotonic */
+
+/* The transport that serves an address; NOT_FOUND when there is none of its scheme. */
+pr_status pr__bus_route(pr_bus *bus, const char *destination, pr__bus_transport **ret_transport,
+                        pr_error *err);
+/* NULL: the topic of the message's type; else an address, or an endpoint's id. */
+pr_status pr__bus_address(const pr_bus *bus, const char *to, const pr_message *message,
+                          char out[PR__ADDRESS_SIZE], pr_error *err);
+/* Hand over a message that is prepared and wait for its outcome. */
+pr_status pr__bus_submit(pr_bus *bus, pr__bus_transport *at, const pr_message *message,
+                         int64_t deadline_ms, pr_error *err);
+pr_status pr__bus_prepare(const pr_bus *bus, const pr_message *message, pr__prepared *ret,
+                          pr_error *err);
+
+/* Wake and refuse who waits, and end the threads of the boxes. */
+void pr__bus_end_requests(pr_bus *bus);
+
+#endif

@@ -1,0 +1,563 @@
+/*
+ * The bus: transports by scheme, fan-out, the same envelope by both ways, start and stop, requests.
+ * Each case runs on the memory transport and on the database transport of the store itself.
+ */
+#include "bus/world.h"
+
+#include "base/time.h"
+
+#define TYPE_ASK   "urn:message:shop:price-asked"
+#define TYPE_PRICE "urn:message:shop:price-told"
+#define TYPE_NONE  "urn:message:shop:no-price"
+#define WAIT_US    20000000
+
+/* A bus on a world's store: its transports are templates, never used by themselves. */
+typedef struct stand {
+    world *w;
+    pr_transport *memory, *database;
+    pr_bus *bus;
+    const char *scheme;
+    atomic_int seen[3];
+    char envelopes[2][1024]; /* of what the last handler got, by arrival */
+    atomic_int envelope_count;
+    pr_status nested;
+} stand;
+
+static void stand_open(stand *s, world *w, const char *scheme)
+{
+    pr_error err = PR_ERROR_INIT;
+    memset(s, 0, sizeof *s);
+    s->w = w;
+    s->scheme = scheme;
+    check_ok(pr_memory_transport_new(w->broker, NULL, &s->memory, &err), &err, "memory");
+    check_ok(pr_database_transport_new(w->store, NULL, &s->database, &err), &err, "database");
+    const pr_relay_options relay =
+        PR_RELAY_OPTIONS(.backoff_initial_ms = 20, .retry_max = 2, .jitter_percent = PR_JITTER_NONE,
+                         .observer = &w->observer);
+    pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .source = "tests", .relay = &relay,
+                                        .observer = &w->observer);
+    check_ok(pr_bus_new(&opt, &s->bus, &err), &err, "bus");
+    bool memory_first = strcmp(scheme, "memory") == 0;
+    pr_transport *first = memory_first ? s->memory : s->database;
+    pr_transport *second = memory_first ? s->database : s->memory;
+    check_ok(pr_bus_add_transport(s->bus, first, &err), &err, "first");
+    check_ok(pr_bus_add_transport(s->bus, second, &err), &err, "second");
+}
+
+static void stand_start(stand *s)
+{
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_bus_start(s->bus, &err), &err, "start");
+}
+
+static void stand_close(stand *s)
+{
+    s->bus = pr_bus_free(s->bus);
+    pr_transport_free(s->memory);
+    pr_transport_free(s->database);
+}
+
+static pr_bus_snapshot bus_snapshot(stand *s)
+{
+    pr_bus_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
+    assert_int_equal(pr_bus_snapshot_get(s->bus, &snapshot, NULL), PR_OK);
+    return snapshot;
+}
+
+static void wait_seen(atomic_int *seen, int wanted, const char *label)
+{
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (atomic_load(seen) < wanted && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    if (atomic_load(seen) != wanted)
+        fail_msg("%s: %d, wanted %d", label, atomic_load(seen), wanted);
+}
+
+static pr_handled count_one(void *user, pr_scope *scope)
+{
+    (void)scope;
+    atomic_fetch_add((atomic_int *)user, 1);
+    return PR_HANDLED_OK;
+}
+
+static pr_message order_message(const char *body)
+{
+    return (pr_message)PR_MESSAGE(.type = TYPE_ORDER, .body = body,
+                                  .body_size_bytes = strlen(body));
+}
+
+static const char *const schemes[] = {"memory", "database"};
+
+static void misuse_is_refused(void **state)
+{
+    stand s;
+    pr_error err = PR_ERROR_INIT;
+    pr_bus *none = NULL;
+    pr_reply *reply = NULL;
+    pr_message message = order_message("{}");
+    check_error(pr_bus_new(&(pr_bus_options)PR_BUS_OPTIONS(.store = NULL), &none, &err), &err,
+                PR_E_INVALID, "needs a store", "no store");
+    stand_open(&s, *state, "memory");
+    const struct {
+        const char *label;
+        pr_status wanted;
+        const char *text;
+    } cases[] = {
+        {"twice", PR_E_CONFLICT, "a transport 'memory' already"},
+        {"no such transport", PR_E_NOT_FOUND, "no transport 'carrier' on this bus"},
+        {"endpoint twice", PR_E_CONFLICT, "an endpoint 'a' already"},
+        {"unknown scheme", PR_E_NOT_FOUND, "no transport 'carrier' on this bus"},
+        {"bad address", PR_E_CONTENT, ""},
+        {"nowhere", PR_E_INVALID, "is empty"},
+        {"delayed", PR_E_INVALID, "pr_bus_enqueue"},
+        {"not started", PR_E_STATE, "not started"},
+        {"timeout", PR_E_INVALID, "timeout_ms is -1"},
+        {"started", PR_E_STATE, "stop it first"},
+    };
+    const pr_request_options backwards = PR_REQUEST_OPTIONS(.timeout_ms = -1);
+    pr_message later = message;
+    later.deliver_at_us = 4102444800000000;
+    pr_endpoint_options opt = s.w->opt;
+    opt.id = "a";
+    check_ok(pr_bus_on(s.bus, "a", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        pr_status status = PR_OK;
+        pr_error_clear(&err);
+        switch (i) {
+        case 0:
+            status = pr_bus_add_transport(s.bus, s.memory, &err);
+            break;
+        case 1:
+            status = pr_bus_add_endpoint(s.bus, &opt, "carrier", &err);
+            break;
+        case 2:
+            status = pr_bus_add_endpoint(s.bus, &opt, NULL, &err);
+            break;
+        case 3:
+            status = pr_bus_send(s.bus, "carrier://in/a", &message, NULL, &err);
+            break;
+        case 4:
+            status = pr_bus_send(s.bus, "memory://out/a", &message, NULL, &err);
+            break;
+        case 5:
+            status = pr_bus_send(s.bus, "", &message, NULL, &err);
+            break;
+        case 6:
+            status = pr_bus_publish(s.bus, &later, NULL, &err);
+            break;
+        case 7:
+            status = pr_bus_request(s.bus, "a", &message, NULL, &reply, &err);
+            break;
+        case 8:
+            status = pr_bus_request(s.bus, "a", &message, &backwards, &reply, &err);
+            break;
+        case 9:
+            check_ok(pr_bus_start(s.bus, &err), &err, "start");
+            status = pr_bus_start(s.bus, &err);
+            break;
+        }
+        check_error(status, &err, cases[i].wanted, cases[i].text, cases[i].label);
+    }
+    assert_null(reply);
+    assert_null(pr_bus_endpoint(s.bus, "b"));
+    stand_close(&s);
+}
+
+static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
+{
+    static const char *const ids[] = {"north", "south", "west"};
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        stand_open(&s, *state, schemes[n]);
+        for (size_t i = 0; i < COUNT_OF(ids); i++)
+            check_ok(pr_bus_on(s.bus, ids[i], TYPE_ORDER, count_one, &s.seen[i], &err), &err,
+                     ids[i]);
+        stand_start(&s);
+        pr_message message = order_message("{}");
+        pr_enqueued enqueued;
+        for (int i = 0; i < 5; i++)
+            check_ok(pr_bus_publish(s.bus, &message, &enqueued, &err), &err, schemes[n]);
+        assert_int_equal(strlen(enqueued.id), 36);
+        check_ok(pr_bus_send(s.bus, "south", &message, NULL, &err), &err, schemes[n]);
+        wait_seen(&s.seen[0], 5, "north");
+        wait_seen(&s.seen[1], 6, "south");
+        wait_seen(&s.seen[2], 5, "west");
+        check_error(pr_bus_publish(s.bus,
+                                   &(pr_message)PR_MESSAGE(.type = TYPE_NONE, .body = "{}",
+                                                           .body_size_bytes = 2),
+                                   NULL, &err),
+                    &err, PR_E_NOT_FOUND, "nobody would get it", schemes[n]);
+        pr_bus_snapshot snapshot = bus_snapshot(&s);
+        assert_true(snapshot.started && snapshot.relay_running);
+        assert_int_equal(snapshot.endpoint_count, 3);
+        assert_int_equal(snapshot.accepting + snapshot.busy, 3);
+        assert_int_equal(snapshot.published, 6);
+        assert_int_equal(snapshot.refused, 1);
+        stand_close(&s);
+    }
+}
+
+static const char *or_none(const char *text)
+{
+    return text ? text : "-";
+}
+
+/* All that a receiver sees, but for the id and the time, which are given. */
+static pr_handled write_envelope(void *user, pr_scope *scope)
+{
+    stand *s = user;
+    const pr_message *m = pr_scope_message(scope);
+    int at = atomic_load(&s->envelope_count);
+    (void)snprintf(s->envelopes[at], sizeof s->envelopes[at],
+                   "%s|%u|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%lld|%lld|%lld|%.*s", m->type,
+                   m->type_version, m->content_type, or_none(m->destination), or_none(m->source),
+                   or_none(m->key), or_none(m->tenant), or_none(m->correlation_id),
+                   or_none(m->causation_id), or_none(m->traceparent), or_none(m->tracestate),
+                   or_none(m->headers), (long long)m->occurred_at_us, (long long)m->expires_at_us,
+                   (long long)m->body_size_bytes, (int)m->body_size_bytes, (const char *)m->body);
+    atomic_store(&s->envelope_count, at + 1);
+    return PR_HANDLED_OK;
+}
+
+static void directly_and_by_the_outbox_it_is_the_same_envelope(void **state)
+{
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        stand_open(&s, *state, schemes[n]);
+        check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, write_envelope, &s, &err), &err, "on");
+        stand_start(&s);
+        pr_message message = order_message("{\"a\":1}");
+        message.key = "k";
+        message.tenant = "north";
+        message.correlation_id = "talk";
+        message.headers = "{\"x\":\"y\",\"n\":{\"int\":1}}";
+        message.traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        message.occurred_at_us = 1767225600123456;
+        message.expires_at_us = 4102444800000000;
+        check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, "publish");
+        wait_seen(&s.envelope_count, 1, "directly");
+        pr_unit *unit = NULL;
+        check_ok(pr_unit_begin(s.w->store, &unit, &err), &err, "begin");
+        check_ok(pr_bus_enqueue(s.bus, unit, NULL, &message, NULL, &err), &err, "enqueue");
+        check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
+        pr_unit_free(unit);
+        wait_seen(&s.envelope_count, 2, "outbox");
+        assert_string_equal(s.envelopes[0], s.envelopes[1]);
+        assert_non_null(strstr(s.envelopes[0], "|tests|k|north|talk|"));
+        stand_close(&s);
+    }
+}
+
+static void an_unknown_scheme_parks_that_message_alone(void **state)
+{
+    stand s;
+    pr_error err = PR_ERROR_INIT;
+    stand_open(&s, *state, "memory");
+    check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
+    stand_start(&s);
+    pr_message message = order_message("{}");
+    pr_unit *unit = NULL;
+    check_ok(pr_unit_begin(s.w->store, &unit, &err), &err, "begin");
+    for (int i = 0; i < 6; i++) {
+        const char *to = i == 2  ? "carrier://in/reader"
+                         : i % 2 ? "database://in/reader2"
+                                 : "reader";
+        if (i % 2 == 1)
+            to = "reader";
+        check_ok(pr_bus_enqueue(s.bus, unit, to, &message, NULL, &err), &err, "enqueue");
+    }
+    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
+    pr_unit_free(unit);
+    wait_seen(&s.seen[0], 5, "the others");
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (world_number(s.w, "SELECT count(*) FROM {p}_outbox_parked") != 1 &&
+           pr__monotonic_us() < until_us)
+        pr__sleep_us(10000);
+    assert_string_equal(world_text(s.w, "SELECT destination FROM {p}_outbox_parked"),
+                        "carrier://in/reader");
+    stand_close(&s);
+}
+
+static pr_handled follow_on(void *user, pr_scope *scope)
+{
+    (void)user;
+    pr_message follow = PR_MESSAGE(.type = TYPE_FOLLOW, .body = "{}", .body_size_bytes = 2);
+    return pr_scope_publish(scope, &follow, NULL, NULL) == PR_OK ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+}
+
+/* Publish, handle with a follow-up, relay, handle: on either transport as the default. */
+static void a_follow_up_goes_on_by_the_default_transport(void **state)
+{
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        stand_open(&s, *state, schemes[n]);
+        check_ok(pr_bus_on(s.bus, "first", TYPE_ORDER, follow_on, NULL, &err), &err, "first");
+        check_ok(pr_bus_on(s.bus, "second", TYPE_FOLLOW, count_one, &s.seen[0], &err), &err,
+                 "second");
+        stand_start(&s);
+        pr_message message = order_message("{}");
+        for (int i = 0; i < 20; i++)
+            check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, schemes[n]);
+        wait_seen(&s.seen[0], 20, schemes[n]);
+        stand_close(&s);
+    }
+}
+
+/* Stopped, what comes meanwhile waits; started again, it is handled. */
+static void a_bus_is_stopped_and_started_again(void **state)
+{
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        stand_open(&s, *state, schemes[n]);
+        check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
+        stand_start(&s);
+        pr_message message = order_message("{}");
+        check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, "publish");
+        wait_seen(&s.seen[0], 1, schemes[n]);
+        pr_bus_stop(s.bus);
+        pr_bus_stop(s.bus);
+        pr_bus_snapshot snapshot = bus_snapshot(&s);
+        assert_false(snapshot.started || snapshot.relay_running);
+        assert_int_equal(snapshot.stopped, 1);
+        check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, "while stopped");
+        stand_start(&s);
+        wait_seen(&s.seen[0], 2, schemes[n]);
+        pr_endpoint *reader = pr_bus_endpoint(s.bus, "reader");
+        pr_endpoint_pause(reader);
+        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        while (bus_snapshot(&s).paused != 1 && pr__monotonic_us() < until_us)
+            pr__sleep_us(1000);
+        snapshot = bus_snapshot(&s);
+        assert_int_equal(snapshot.paused, 1);
+        pr_endpoint_resume(reader);
+        stand_close(&s);
+    }
+}
+
+/* ---- requests ---- */
+
+static pr_handled answer(void *user, pr_scope *scope)
+{
+    stand *s = user;
+    const pr_message *request = pr_scope_message(scope);
+    pr_message price = PR_MESSAGE(.type = TYPE_PRICE, .body = request->body,
+                                  .body_size_bytes = request->body_size_bytes);
+    pr_message none = PR_MESSAGE(.type = TYPE_NONE, .body = "{}", .body_size_bytes = 2);
+    bool known = request->body_size_bytes > 2;
+    atomic_fetch_add(&s->seen[0], 1);
+    return pr_scope_reply(scope, known ? &price : &none, NULL, NULL) == PR_OK ? PR_HANDLED_OK
+                                                                              : PR_HANDLED_RETRY;
+}
+
+static pr_message ask(const char *body)
+{
+    return (pr_message)PR_MESSAGE(.type = TYPE_ASK, .body = body, .body_size_bytes = strlen(body));
+}
+
+static void a_request_gets_its_own_answer(void **state)
+{
+    static const char *const wanted[] = {TYPE_PRICE};
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        pr_reply *reply = NULL;
+        stand_open(&s, *state, schemes[n]);
+        check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "on");
+        stand_start(&s);
+        for (int i = 0; i < 5; i++) {
+            char body[32];
+            (void)snprintf(body, sizeof body, "{\"n\":%d}", i);
+            pr_message request = ask(body);
+            check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err,
+                     schemes[n]);
+            assert_string_equal(pr_reply_message(reply)->type, TYPE_PRICE);
+            assert_memory_equal(pr_reply_message(reply)->body, body, strlen(body));
+            assert_null(pr_reply_object(reply));
+            reply = pr_reply_free(reply);
+        }
+        /* of several types one came that was not asked for; without a list any will do */
+        const pr_request_options only =
+            PR_REQUEST_OPTIONS(.reply_types = wanted, .reply_type_count = 1);
+        pr_message request = ask("{}");
+        check_error(pr_bus_request(s.bus, "prices", &request, &only, &reply, &err), &err,
+                    PR_E_CONTENT, TYPE_NONE, schemes[n]);
+        pr_error_clear(&err);
+        check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err, schemes[n]);
+        assert_string_equal(pr_reply_message(reply)->type, TYPE_NONE);
+        pr_reply_free(reply);
+        pr_bus_snapshot snapshot = bus_snapshot(&s);
+        assert_int_equal(snapshot.requests, 7);
+        assert_int_equal(snapshot.replies, 7);
+        assert_int_equal(snapshot.timeouts, 0);
+        stand_close(&s);
+    }
+}
+
+static pr_handled answer_late(void *user, pr_scope *scope)
+{
+    stand *s = user;
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (atomic_load(&s->seen[1]) == 0 && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000); /* until the requester has given up */
+    return answer(user, scope);
+}
+
+static void a_late_answer_is_counted_and_dropped(void **state)
+{
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        pr_reply *reply = NULL;
+        stand_open(&s, *state, schemes[n]);
+        pr_endpoint_options opt = PR_ENDPOINT_OPTIONS(.id = "slow", .handler = answer_late,
+                                                      .user = &s, .inbox = PR_INBOX_LEASED);
+        check_ok(pr_bus_add_endpoint(s.bus, &opt, NULL, &err), &err, "slow");
+        stand_start(&s);
+        const pr_request_options soon = PR_REQUEST_OPTIONS(.timeout_ms = 100);
+        pr_message request = ask("{}");
+        check_error(pr_bus_request(s.bus, "slow", &request, &soon, &reply, &err), &err,
+                    PR_E_BACKEND, "did not answer within 100 ms", schemes[n]);
+        assert_int_equal(err.retry, PR_RETRY_UNKNOWN);
+        assert_null(reply);
+        atomic_store(&s.seen[1], 1);
+        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        while (bus_snapshot(&s).late_replies == 0 && pr__monotonic_us() < until_us)
+            pr__sleep_us(1000);
+        assert_int_equal(bus_snapshot(&s).late_replies, 1);
+        assert_int_equal(bus_snapshot(&s).timeouts, 1);
+        assert_int_equal(bus_snapshot(&s).replies, 0);
+        stand_close(&s);
+    }
+}
+
+static pr_handled ask_further(void *user, pr_scope *scope)
+{
+    stand *s = user;
+    pr_reply *inner = NULL;
+    pr_message request = *pr_scope_message(scope);
+    pr_message own = ask("{\"inner\":1}");
+    s->nested = pr_bus_request(s->bus, "prices", &own, NULL, &inner, NULL);
+    if (s->nested != PR_OK)
+        return PR_HANDLED_PERMANENT;
+    pr_message reply = PR_MESSAGE(.type = TYPE_PRICE, .body = pr_reply_message(inner)->body,
+                                  .body_size_bytes = pr_reply_message(inner)->body_size_bytes);
+    (void)request;
+    pr_status status = pr_scope_reply(scope, &reply, NULL, NULL);
+    pr_reply_free(inner);
+    return status == PR_OK ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+}
+
+static void a_handler_may_ask_another_before_it_answers(void **state)
+{
+    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        pr_reply *reply = NULL;
+        stand_open(&s, *state, schemes[n]);
+        pr_endpoint_options opt = PR_ENDPOINT_OPTIONS(.id = "outer", .handler = ask_further,
+                                                      .user = &s, .inbox = PR_INBOX_LEASED);
+        check_ok(pr_bus_add_endpoint(s.bus, &opt, NULL, &err), &err, "outer");
+        check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "prices");
+        stand_start(&s);
+        pr_message request = ask("{}");
+        check_ok(pr_bus_request(s.bus, "outer", &request, NULL, &reply, &err), &err, schemes[n]);
+        assert_memory_equal(pr_reply_message(reply)->body, "{\"inner\":1}", 11);
+        pr_reply_free(reply);
+        stand_close(&s);
+    }
+}
+
+static void *stop_soon(void *user)
+{
+    stand *s = user;
+    while (bus_snapshot(s).published == 0)
+        pr__sleep_us(1000);
+    pr_bus_stop(s->bus);
+    return NULL;
+}
+
+static void who_waits_is_told_that_the_bus_stops(void **state)
+{
+    stand s;
+    pr_error err = PR_ERROR_INIT;
+    pr_reply *reply = NULL;
+    pthread_t thread;
+    stand_open(&s, *state, "memory");
+    check_ok(pr_bus_on(s.bus, "silent", TYPE_ASK, count_one, &s.seen[0], &err), &err, "silent");
+    stand_start(&s);
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, &s), 0);
+    pr_message request = ask("{}");
+    check_error(pr_bus_request(s.bus, "silent", &request, NULL, &reply, &err), &err, PR_E_CANCELLED,
+                "was stopped", "stop");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    stand_close(&s);
+}
+
+typedef struct asker {
+    stand *s;
+    int number;
+    pr_status status;
+    bool own;
+} asker;
+
+static void *ask_many(void *user)
+{
+    asker *a = user;
+    for (int i = 0; i < 10 && a->status == PR_OK; i++) {
+        char body[48];
+        pr_reply *reply = NULL;
+        (void)snprintf(body, sizeof body, "{\"asker\":%d,\"n\":%d}", a->number, i);
+        pr_message request = ask(body);
+        a->status = pr_bus_request(a->s->bus, "prices", &request, NULL, &reply, NULL);
+        a->own =
+            a->status == PR_OK && memcmp(pr_reply_message(reply)->body, body, strlen(body)) == 0;
+        if (!a->own)
+            a->status = PR_E_CONFLICT;
+        pr_reply_free(reply);
+    }
+    return NULL;
+}
+
+static void answers_of_many_threads_are_not_mixed_up(void **state)
+{
+    stand s;
+    pr_error err = PR_ERROR_INIT;
+    asker askers[4];
+    pthread_t threads[4];
+    stand_open(&s, *state, "memory");
+    check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "on");
+    stand_start(&s);
+    for (int i = 0; i < 4; i++) {
+        askers[i] = (asker){.s = &s, .number = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_many, &askers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(askers[i].status, PR_OK);
+    }
+    assert_int_equal(bus_snapshot(&s).replies, 40);
+    stand_close(&s);
+}
+
+size_t bus_suite(const struct CMUnitTest **ret_tests)
+{
+    static const struct CMUnitTest tests[] = {
+        CASE(misuse_is_refused),
+        CASE(a_publish_reaches_each_endpoint_once_and_a_send_one),
+        CASE(directly_and_by_the_outbox_it_is_the_same_envelope),
+        CASE(an_unknown_scheme_parks_that_message_alone),
+        CASE(a_follow_up_goes_on_by_the_default_transport),
+        CASE(a_bus_is_stopped_and_started_again),
+        CASE(a_request_gets_its_own_answer),
+        CASE(a_late_answer_is_counted_and_dropped),
+        CASE(a_handler_may_ask_another_before_it_answers),
+        CASE(who_waits_is_told_that_the_bus_stops),
+        CASE(answers_of_many_threads_are_not_mixed_up),
+    };
+    *ret_tests = tests;
+    return COUNT_OF(tests);
+}
