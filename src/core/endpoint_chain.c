@@ -271,6 +271,7 @@ pr_handled pr__handler_invoke(pr_scope *scope)
         pr__scope_set_reason(scope, local.message);
         return PR_HANDLED_RETRY;
     }
+    scope->in_handler = true;
     PR_FAULT("endpoint.before_handler");
     pr_handled handled = endpoint->opt.handler(endpoint->opt.user, scope);
     PR_FAULT("endpoint.after_handler");

@@ -17,8 +17,9 @@
 #include "core/scope.h"
 #include "core/unit.h"
 
-#define ORIGIN       "endpoint"
-#define BUSY_STEP_MS 25 /* between two looks at what is busy */
+#define ORIGIN          "endpoint"
+#define BUSY_STEP_MS    25   /* between two looks at what is busy */
+#define BROKEN_LEASE_MS 1000 /* until a message whose connection went is tried again */
 
 DEFINE_AUTO(pr_unit, pr_unit_free);
 DEFINE_AUTO(pr_scope, pr__scope_free);
@@ -384,12 +385,48 @@ static pr_status not_handled(pr_endpoint *endpoint, pr__work *work, const pr_sco
     return fail_work(endpoint, work, &failure, ret_verdict, err);
 }
 
+/* A message that was delivered before may have killed its process: from now on it is counted. */
+static pr_status take_row(pr_endpoint *endpoint, pr__work *work, int64_t lease_ms,
+                          pr__inbox_entry *ret_entry, pr_error *err)
+{
+    char token[PR_UUID_TEXT_SIZE];
+    pr__endpoint_token(endpoint, token);
+    pr__inbox_park park = {.state = PR_STATE_PUBLISHING,
+                           .attempts = work->inbox.attempts,
+                           .token = token,
+                           .owner = endpoint->opt.owner,
+                           .lease_ms = lease_ms};
+    TRY(pr__inbox_park_work(work->store, &work->inbox, &park, ret_entry, err));
+    if (*ret_entry == PR__INBOX_PARKED)
+        memcpy(work->token, token, sizeof token);
+    return PR_OK;
+}
+
+/* The connection went while the message was handled. A handler may have broken it, and would break
+   it again: so the message gets a processing row, whose takeovers are counted, and nobody waits
+   for it. Where no row can be written it is the database that is away. */
+static pr_status leave_row(pr_endpoint *endpoint, pr__work *work, const pr_error *why,
+                           pr__verdict *ret_verdict, pr_error *err)
+{
+    pr__inbox_entry entry = PR__INBOX_PARKED;
+    pr_error local = PR_ERROR_INIT;
+    int64_t lease_ms =
+        endpoint->opt.lease_ms < BROKEN_LEASE_MS ? endpoint->opt.lease_ms : BROKEN_LEASE_MS;
+    if (work->token[0] == '\0' && take_row(endpoint, work, lease_ms, &entry, &local) != PR_OK)
+        return trouble(endpoint, work, &local, ret_verdict, err);
+    pr__endpoint_observe(endpoint, PR_OBSERVE_HANDLER_FAILED, work, why->status, why->message);
+    return follow(endpoint, work, entry, ret_verdict, err);
+}
+
 /* The database, or memory, could not do it. The message is not charged. */
 static pr_status hindered(pr_endpoint *endpoint, pr__work *work, pr_scope *scope,
                           pr__verdict *ret_verdict, pr_error *err)
 {
     pr_error *why = &scope->trouble;
     bool again = why->status == PR_E_BUSY || why->retry == PR_RETRY_SAME;
+    bool broken = why->retry == PR_RETRY_RECONNECT || why->retry == PR_RETRY_UNKNOWN;
+    if (broken && scope->in_handler && endpoint->chain.has_inbox)
+        return leave_row(endpoint, work, why, ret_verdict, err);
     if (!again)
         return trouble(endpoint, work, why, ret_verdict, err);
     *ret_verdict = busy(endpoint, work, why);
@@ -440,23 +477,6 @@ static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_ver
                                      : handled(endpoint, work, began_us, ret_verdict);
 }
 
-/* A message that was delivered before may have killed its process: from now on it is counted. */
-static pr_status take_row(pr_endpoint *endpoint, pr__work *work, pr__inbox_entry *ret_entry,
-                          pr_error *err)
-{
-    char token[PR_UUID_TEXT_SIZE];
-    pr__endpoint_token(endpoint, token);
-    pr__inbox_park park = {.state = PR_STATE_PUBLISHING,
-                           .attempts = work->inbox.attempts,
-                           .token = token,
-                           .owner = endpoint->opt.owner,
-                           .lease_ms = endpoint->opt.lease_ms};
-    TRY(pr__inbox_park_work(work->store, &work->inbox, &park, ret_entry, err));
-    if (*ret_entry == PR__INBOX_PARKED)
-        memcpy(work->token, token, sizeof token);
-    return PR_OK;
-}
-
 pr_status pr__work_try(pr_endpoint *endpoint, pr_store *store, pr__work *work,
                        pr__verdict *ret_verdict, pr_error *err)
 {
@@ -472,7 +492,7 @@ pr_status pr__work_try(pr_endpoint *endpoint, pr_store *store, pr__work *work,
     if (counted && work->delivery.redelivered && work->token[0] == '\0') {
         pr__inbox_entry entry;
         pr_error local = PR_ERROR_INIT;
-        if (take_row(endpoint, work, &entry, &local) != PR_OK)
+        if (take_row(endpoint, work, endpoint->opt.lease_ms, &entry, &local) != PR_OK)
             return trouble(endpoint, work, &local, ret_verdict, err);
         if (entry != PR__INBOX_PARKED)
             return follow(endpoint, work, entry, ret_verdict, err);

@@ -34,6 +34,7 @@ struct pr_scope {
     uint32_t attempts;
     bool decode_tried;
     bool in_inbox; /* the mark stands in the unit, or the lease is held */
+    bool in_handler; /* the handler was run */
     bool delay_set;
     int64_t retry_delay_ms;
     int64_t deadline_us; /* monotonic, of processing_timeout_ms; 0 = none */

@@ -467,30 +467,37 @@ static void an_endpoint_is_not_run_from_its_own_handler(void **state)
 
 static pr_handled act_close(world *w, pr_scope *scope)
 {
-    w->provider->close(pr_scope_unit(scope));
+    if (strcmp(pr_scope_message(scope)->id, ID_A) == 0)
+        w->provider->close(pr_scope_unit(scope));
     return PR_HANDLED_OK;
 }
 
-/* SQLite refuses to close it; PostgreSQL cannot, and the message is charged for it. */
+/* SQLite refuses to close it. On PostgreSQL it may have been the server: nothing is charged until
+   it happened again and again, and others are handled meanwhile. */
 static void a_handler_that_closes_the_connection_is_caught(void **state)
 {
     world *w = *state;
     bool refused = strcmp(w->provider->name, "sqlite") == 0;
+    w->opt.lease_ms = 200;
+    w->opt.retry_max = PR_RETRY_NONE;
     w->act = act_close;
     world_start(w);
     world_send(w, ID_A, NULL, "{}");
-    if (refused)
-        world_until(w, handled, 1);
-    else
-        world_until(w, failed, 1);
-    assert_int_equal(world_number(w, EFFECTS), refused ? 1 : 0);
-    if (!refused)
-        assert_non_null(strstr(world_text(w, "SELECT last_error FROM {p}_inbox_parked"),
-                               "broke its own transaction"));
-    w->act = act_ok; /* and it goes on */
-    world_send(w, ID_B, NULL, "{}");
-    world_until_number(w, EFFECTS, 2);
-    world_until_number(w, PARKED, 0);
+    for (int i = 0; i < 20; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "m-%d", i);
+        world_send(w, id, NULL, "{}");
+    }
+    world_until(w, handled, refused ? 21 : 20);
+    assert_int_equal(world_snapshot(w).failed, 0);
+    assert_false(world_snapshot(w).paused);
+    if (!refused) {
+        world_until(w, dead, 1);
+        assert_string_equal(world_text(w, "SELECT message_id || attempts FROM {p}_inbox_parked"),
+                            ID_A "1");
+    }
+    assert_int_equal(world_number(w, EFFECTS), refused ? 21 : 20);
+    assert_int_equal(world_number(w, MARKS), refused ? 21 : 20);
 }
 
 size_t middleware_suite(const struct CMUnitTest **ret_tests)

@@ -289,13 +289,15 @@ static void a_full_house_is_told(void **state)
     world_stop(w);
 }
 
-/* A commit that the database does not answer: nothing is charged, the endpoint goes on by itself. */
+/* A commit that the database does not answer, nor the parking after it: nothing is charged, the
+   endpoint goes on by itself. */
 static void trouble_pauses_and_is_over_by_itself(void **state)
 {
 #ifdef PR_FAULT_POINTS
     world *w = *state;
     w->opt.lease_ms = 300; /* one that came twice has a row, which waits for its lease */
-    pr__fault_reset("endpoint.before_commit:2:fail,endpoint.before_commit:9:fail");
+    pr__fault_reset("endpoint.before_commit:2:fail,endpoint.before_commit:9:fail,"
+                    "endpoint.before_park_commit:1:fail");
     world_run(w);
     send_many(w, 30);
     world_until(w, handled, 30);
