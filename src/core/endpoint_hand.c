@@ -1,8 +1,8 @@
 /*
  * What an endpoint has in hand: deliveries in order of arrival, settled, given back, picked.
  *
- * Keeps: of a key, a later delivery in hand never passes an earlier one that is tried, waits, or was
- * given back; nothing is freed while a worker has it; the list is changed by the endpoint's own
+ * Keeps: of a key, a later delivery in hand never passes an earlier one that is tried, waits, or
+ * was given back; nothing is freed while a worker has it; the list is changed by the endpoint's own
  * thread alone, under the lock.
  * Must not know: where deliveries come from, the inbox's steps.
  */

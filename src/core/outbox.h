@@ -1,5 +1,5 @@
 /*
- * What a message gets at its birth, by whichever way it leaves: the outbox, or a transport directly.
+ * What a message gets at its birth, by whichever way it leaves: the outbox, or a transport.
  */
 #ifndef PR_CORE_OUTBOX_H
 #define PR_CORE_OUTBOX_H

@@ -1,5 +1,5 @@
 /*
- * The host's clock is wrong by an hour or a day, and jumps; the server is read-only for ten seconds.
+ * The host's clock is wrong by an hour or a day, and jumps; the server is read-only for a while.
  * What is due, leased or expired goes by the database's clock alone, and an outage charges nothing.
  */
 #include "postgres/shop.h"

@@ -21,8 +21,8 @@
 #define ORIGIN  "postgres.claim"
 #define RUN_MIN 64
 
-/* $1 the largest body, $2 reader, $3 halt, $4 does anything block, $5… the lanes and ids. A table of
-   no page has no row, which is known without a look for each message. */
+/* $1 the largest body, $2 reader, $3 halt, $4 does anything block, $5… lanes and ids. A table of no
+   page has no row, which is known without a look for each message. */
 #define SELECT_MESSAGES                                                                            \
     "SELECT " PR__PG_MESSAGE_SELECT_BINARY(                                                        \
         "o.", "$1") ", CASE WHEN o.key IS NOT NULL AND $4 AND (SELECT "                            \

@@ -76,7 +76,8 @@ pr_status pr__pg_suspect_set(pr__pg_list *suspects, pr__arena *arena, int64_t id
 uint32_t pr__pg_suspect_get(const pr__pg_list *suspects, int64_t id);
 
 /* The newest row of each lane into ret_rows[lane], the database's time, and the reader's order
-   policy: "" when the reader is gone. begins: the transaction of a claim is begun with it. Unless whole, ids of slices with a live lease stay hidden. */
+   policy: "" when the reader is gone. begins: the transaction of a claim is begun with it. Unless
+   whole, ids of slices with a live lease stay hidden. */
 pr_status pr__pg_journal_heads(pr__pg_conn *conn, bool begins, int64_t reader, uint32_t lanes,
                                bool whole, pr__arena *arena, pr__pg_journal *ret_rows,
                                int64_t *ret_now_us, char ret_order[8], pr_error *err);
