@@ -9,6 +9,7 @@
 #include "contract/transport_provider.h"
 #include "support/rabbitmq_server.h"
 #include "support/test.h"
+#include "transport/amqp/consumer.h"
 
 #define BODY_SIZE_MAX  ((int64_t)(256 * 1024))
 #define TRANSPORTS_MAX 8
@@ -76,6 +77,8 @@ static void vanish(void *user, pr_subscription *subscription)
     for (size_t i = 0; i < at->count; i++) {
         if (at->transports[i] == subscription->transport) {
             remove_user(at, i);
+            /* the broker cuts what it has on its list of connections, which may come late */
+            pr__amqp_subscription_cut(subscription);
             return;
         }
     }

@@ -111,7 +111,7 @@ void pr__publisher_poll(pr__publisher *self, int64_t timeout_ms, pr_submitted *r
     int64_t until_us = 0;
     size_t count = 0;
     pthread_mutex_lock(&self->link.lock);
-    while (self->outcome_count == 0 && self->in_flight > 0 && timeout_ms > 0) {
+    while (self->outcome_count == 0 && timeout_ms > 0) {
         if (until_us == 0)
             until_us =
                 pr__monotonic_us() + (timeout_ms < INT32_MAX ? timeout_ms : INT32_MAX) * 1000;
