@@ -27,6 +27,8 @@ static const bench_case cases[] = {
     {"contract", "decode and encode ten fields against jansson alone", bench_contract, ON_SQLITE},
     {"memory", "peak memory of a relay with a large backlog", bench_memory, ON_SQLITE},
     {"saga", "steps of a saga against a bare loop", bench_saga, ON_SQLITE},
+    {"handler", "an empty handler with its inbox against a bare INSERT and COMMIT", bench_handler,
+     ON_SQLITE},
     {"drain", "drain by two relays against a table with a status column, and PgQ",
      bench_postgres_drain, ON_POSTGRES},
     {"wal", "bytes of WAL a message, at batches of 200", bench_postgres_wal, ON_POSTGRES},

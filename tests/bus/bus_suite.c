@@ -88,13 +88,45 @@ static pr_message order_message(const char *body)
 
 static const char *const schemes[] = {"memory", "database"};
 
+static pr_status misuse(stand *s, size_t which, pr_error *err)
+{
+    const pr_request_options backwards = PR_REQUEST_OPTIONS(.timeout_ms = -1);
+    pr_message message = order_message("{}"), later = message;
+    pr_reply *reply = NULL;
+    pr_endpoint_options opt = s->w->opt;
+    later.deliver_at_us = 4102444800000000;
+    opt.id = "a";
+    switch (which) {
+    case 0:
+        return pr_bus_add_transport(s->bus, s->memory, err);
+    case 1:
+        return pr_bus_add_endpoint(s->bus, &opt, "carrier", err);
+    case 2:
+        return pr_bus_add_endpoint(s->bus, &opt, NULL, err);
+    case 3:
+        return pr_bus_send(s->bus, "carrier://in/a", &message, NULL, err);
+    case 4:
+        return pr_bus_send(s->bus, "memory://out/a", &message, NULL, err);
+    case 5:
+        return pr_bus_send(s->bus, "", &message, NULL, err);
+    case 6:
+        return pr_bus_publish(s->bus, &later, NULL, err);
+    case 7:
+        return pr_bus_request(s->bus, "a", &message, NULL, &reply, err);
+    case 8:
+        return pr_bus_request(s->bus, "a", &message, &backwards, &reply, err);
+    case 9:
+        check_ok(pr_bus_start(s->bus, err), err, "start");
+        return pr_bus_start(s->bus, err);
+    }
+    return PR_OK;
+}
+
 static void misuse_is_refused(void **state)
 {
     stand s;
     pr_error err = PR_ERROR_INIT;
     pr_bus *none = NULL;
-    pr_reply *reply = NULL;
-    pr_message message = order_message("{}");
     check_error(pr_bus_new(&(pr_bus_options)PR_BUS_OPTIONS(.store = NULL), &none, &err), &err,
                 PR_E_INVALID, "needs a store", "no store");
     stand_open(&s, *state, "memory");
@@ -114,51 +146,12 @@ static void misuse_is_refused(void **state)
         {"timeout", PR_E_INVALID, "timeout_ms is -1"},
         {"started", PR_E_STATE, "stop it first"},
     };
-    const pr_request_options backwards = PR_REQUEST_OPTIONS(.timeout_ms = -1);
-    pr_message later = message;
-    later.deliver_at_us = 4102444800000000;
-    pr_endpoint_options opt = s.w->opt;
-    opt.id = "a";
     check_ok(pr_bus_on(s.bus, "a", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        pr_status status = PR_OK;
         pr_error_clear(&err);
-        switch (i) {
-        case 0:
-            status = pr_bus_add_transport(s.bus, s.memory, &err);
-            break;
-        case 1:
-            status = pr_bus_add_endpoint(s.bus, &opt, "carrier", &err);
-            break;
-        case 2:
-            status = pr_bus_add_endpoint(s.bus, &opt, NULL, &err);
-            break;
-        case 3:
-            status = pr_bus_send(s.bus, "carrier://in/a", &message, NULL, &err);
-            break;
-        case 4:
-            status = pr_bus_send(s.bus, "memory://out/a", &message, NULL, &err);
-            break;
-        case 5:
-            status = pr_bus_send(s.bus, "", &message, NULL, &err);
-            break;
-        case 6:
-            status = pr_bus_publish(s.bus, &later, NULL, &err);
-            break;
-        case 7:
-            status = pr_bus_request(s.bus, "a", &message, NULL, &reply, &err);
-            break;
-        case 8:
-            status = pr_bus_request(s.bus, "a", &message, &backwards, &reply, &err);
-            break;
-        case 9:
-            check_ok(pr_bus_start(s.bus, &err), &err, "start");
-            status = pr_bus_start(s.bus, &err);
-            break;
-        }
+        pr_status status = misuse(&s, i, &err);
         check_error(status, &err, cases[i].wanted, cases[i].text, cases[i].label);
     }
-    assert_null(reply);
     assert_null(pr_bus_endpoint(s.bus, "b"));
     stand_close(&s);
 }

@@ -1,0 +1,166 @@
+/*
+ * An empty handler with the transactional inbox, fed from memory, against a bare loop that does one
+ * INSERT and one COMMIT a message on the same kind of database; and what middleware costs.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <postroom/memory.h>
+
+#include "bench.h"
+#include "database.h"
+
+#include "base/text.h"
+#include "base/time.h"
+#include "base/uuid.h"
+
+#define HANDLED_TYPE "urn:message:bench:handled"
+#define IDLE_US      200
+#define EXTRA        4
+
+static pr_handled nothing(void *user, pr_scope *scope)
+{
+    (void)user;
+    (void)scope;
+    return PR_HANDLED_OK;
+}
+
+static pr_handled pass(void *user, pr_scope *scope, pr_next *next)
+{
+    (void)user;
+    return pr_next_invoke(next, scope);
+}
+
+static void feed(pr_memory_broker *broker, uint64_t count)
+{
+    static const char body[BENCH_BODY_SIZE];
+    pr_error err = PR_ERROR_INIT;
+    pr_transport *out = NULL;
+    bench_check(pr_memory_transport_new(broker, NULL, &out, &err), &err, "make a transport");
+    for (uint64_t i = 0; i < count; i++) {
+        char id[PR_UUID_TEXT_SIZE];
+        uint8_t random[10] = {0};
+        memcpy(random, &i, sizeof i);
+        pr__uuid7(pr__wall_us(), random, id);
+        pr_message message =
+            PR_MESSAGE(.id = id, .type = HANDLED_TYPE, .type_version = 1, .body = body,
+                       .content_type = "application/octet-stream",
+                       .destination = "memory://topic/" HANDLED_TYPE,
+                       .body_size_bytes = sizeof body, .occurred_at_us = 1767225600000000);
+        pr_submission submission = {.ticket = i, .message = &message};
+        pr_submitted outcome;
+        size_t taken = 0;
+        bench_check(pr_transport_submit(out, &submission, 1, &taken, &err), &err, "submit");
+        bench_check(pr_transport_poll(out, 1000, &outcome, 1, &taken, &err), &err, "poll");
+    }
+    pr_transport_free(out);
+}
+
+typedef struct run_of {
+    pr_endpoint *endpoint;
+    uint64_t count;
+} run_of;
+
+static void *stop_when_done(void *user)
+{
+    const run_of *run = user;
+    pr_endpoint_snapshot seen = {.size = (uint32_t)sizeof seen};
+    pr_error err = PR_ERROR_INIT;
+    while (seen.handled < run->count) {
+        pr__sleep_us(IDLE_US);
+        bench_check(pr_endpoint_snapshot_get(run->endpoint, &seen, &err), &err, "snapshot");
+    }
+    pr_endpoint_stop(run->endpoint);
+    return NULL;
+}
+
+/* Seconds that so many messages took. */
+static double handle_all(uint64_t count, uint32_t workers, size_t extra)
+{
+    bench_folder folder = bench_folder_make();
+    char path[300];
+    pr__format(path, sizeof path, "%s/bench.db", folder.path);
+    pr_store *store = bench_store_open(path);
+    pr_error err = PR_ERROR_INIT;
+    pr_memory_broker *broker = NULL;
+    pr_transport *in = NULL;
+    pr_middleware chain[2 + EXTRA] = {pr_middleware_unit(), pr_middleware_inbox()};
+    for (size_t i = 0; i < extra; i++)
+        chain[2 + i] = (pr_middleware)PR_MIDDLEWARE(.name = "pass", .invoke = pass);
+    const char *const types[] = {HANDLED_TYPE};
+    pr_endpoint_options opt =
+        PR_ENDPOINT_OPTIONS(.id = "bench", .types = types, .type_count = 1, .handler = nothing,
+                            .prefetch = 256, .concurrency = workers, .middleware = chain,
+                            .middleware_count = 2 + extra);
+    run_of run = {.count = count};
+    pthread_t watcher;
+    int64_t wait_ms = 0;
+    bench_check(pr_memory_broker_new(&broker, &err), &err, "make a broker");
+    bench_check(pr_memory_transport_new(broker, NULL, &in, &err), &err, "make a transport");
+    bench_check(pr_endpoint_new(store, in, &opt, &run.endpoint, &err), &err, "make an endpoint");
+    bench_check(pr_endpoint_step(run.endpoint, &wait_ms, &err), &err, "subscribe");
+    feed(broker, count);
+    double began = bench_seconds();
+    if (pthread_create(&watcher, NULL, stop_when_done, &run) != 0)
+        bench_fail("watch", "no thread");
+    bench_check(pr_endpoint_run(run.endpoint, &err), &err, "run");
+    double took = bench_seconds() - began;
+    pthread_join(watcher, NULL);
+    pr_endpoint_free(run.endpoint);
+    pr_transport_free(in);
+    pr_memory_broker_free(broker);
+    pr_store_free(store);
+    bench_folder_remove(&folder);
+    return took;
+}
+
+static double bare_loop(uint64_t count)
+{
+    static const char body[BENCH_BODY_SIZE];
+    bench_folder folder = bench_folder_make();
+    char path[300], key[32];
+    pr__format(path, sizeof path, "%s/bare.db", folder.path);
+    sqlite3 *db = bench_connection_open(path);
+    bench_bare_create(db);
+    sqlite3_stmt *insert = bench_bare_insert(db);
+    double began = bench_seconds();
+    for (uint64_t i = 0; i < count; i++) {
+        pr_message message = bench_message(i, 16, body, key);
+        bench_exec(db, "BEGIN IMMEDIATE");
+        bench_bare_bind(insert, &message);
+        bench_check_sqlite(sqlite3_step(insert), db, "insert");
+        sqlite3_reset(insert);
+        bench_exec(db, "COMMIT");
+    }
+    double took = bench_seconds() - began;
+    sqlite3_finalize(insert);
+    sqlite3_close(db);
+    bench_folder_remove(&folder);
+    return took;
+}
+
+void bench_handler(const bench_options *opt, bench_report *report)
+{
+    static const struct {
+        const char *name;
+        uint32_t workers;
+        size_t extra;
+    } kinds[] = {
+        {"empty handler, 1 worker", 1, 0},
+        {"empty handler, 4 workers", 4, 0},
+        {"empty handler, 1 worker, 4 middlewares more", 1, EXTRA},
+    };
+    uint64_t count = opt->messages / 100 > 200 ? opt->messages / 100 : 200;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        double ours[BENCH_ROUNDS_MAX], bare[BENCH_ROUNDS_MAX];
+        for (int i = 0; i < opt->rounds; i++) {
+            ours[i] = (double)count / handle_all(count, kinds[k].workers, kinds[k].extra);
+            bare[i] = (double)count / (kinds[k].extra ? handle_all(count, 1, 0) : bare_loop(count));
+        }
+        bench_report_add(report, kinds[k].name, "messages/s",
+                         kinds[k].extra ? "without them" : "bare INSERT and COMMIT", ours, bare,
+                         opt->rounds, kinds[k].extra ? BENCH_NO_GOAL : BENCH_AT_LEAST, 0.8);
+    }
+}
