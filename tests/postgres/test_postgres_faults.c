@@ -17,8 +17,10 @@ static const struct {
     proxy_harm harm;
     int stride; /* in the short form: every so many steps of an operation with many */
 } harms[] = {
-    {"the request is cut", PROXY_CUT_REQUEST, 5}, {"the reply is swallowed", PROXY_CUT_REPLY, 5},
-    {"the reply is late", PROXY_DELAY, 15},       {"the backend is terminated", PROXY_TERMINATE, 8},
+    {"the request is cut", PROXY_CUT_REQUEST, 5},
+    {"the reply is swallowed", PROXY_CUT_REPLY, 1}, /* one of them is a commit's */
+    {"the reply is late", PROXY_DELAY, 15},
+    {"the backend is terminated", PROXY_TERMINATE, 8},
     {"the server crashes", PROXY_CRASH, 13},
 };
 
