@@ -25,14 +25,14 @@ struct server_child {
     int to, from;
 };
 
-static void give_up(const char *what, const char *why)
+__attribute__((noreturn)) static void give_up(const char *what, const char *why)
 {
     printf("Bail out! %s: %s\n", what, why);
     fflush(stdout);
     _exit(1);
 }
 
-static void no_server(const char *what, const char *why)
+__attribute__((noreturn)) static void no_server(const char *what, const char *why)
 {
     const char *required = getenv("POSTROOM_REQUIRE_BACKENDS");
     if (required && strcmp(required, "1") == 0)
