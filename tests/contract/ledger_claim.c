@@ -271,9 +271,9 @@ void case_claim_lease(void **state)
     pr__batch *first = claim_some(fix, store_at(fix, 0), 1, 10);
     assert_false(first->slices[0].takeover);
     assert_int_equal(in_state(fix, 1, "publishing"), 5);
-    pass_ms(fix, LEASE_MS - 1 - slack_ms(fix));
+    pass_ms(fix, LEASE_MS - 1);
     assert_null(claim(fix, store_at(fix, 1), 1, 10)); /* alive */
-    pass_ms(fix, 1 + slack_ms(fix));
+    pass_ms(fix, 1);
     post_many(fix, 3, TO_BROKER, "k");
     pr__batch *second = claim_some(fix, store_at(fix, 1), 1, 10);
     assert_int_equal(second->item_count, 5); /* the same ids, nothing fresh */
@@ -357,7 +357,7 @@ void case_claim_renew(void **state)
     post(fix, TO_BROKER, "other");
     pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
     for (int i = 0; i < 5; i++) {
-        pass_ms(fix, LEASE_MS - 1 - slack_ms(fix));
+        pass_ms(fix, LEASE_MS - 1);
         check_ok(pr__store_renew(store_at(fix, 0), batch, LEASE_MS, &err), &err, "renew");
         assert_false(batch->slices[0].fenced);
         assert_null(claim(fix, store_at(fix, 1), 1, 10));
@@ -589,12 +589,12 @@ void case_claim_backlog(void **state)
     assert_int_equal(backlog.pending, 0);
     assert_int_equal(backlog.oldest_pending_age_ms, 0);
     post_many(fix, 30, TO_BROKER, NULL);
-    pass_ms(fix, 5000);
+    pass_ms(fix, 60000);
     pr__batch *batch = claim_some(fix, store_at(fix, 0), 1, 10);
     check_ok(pr__store_backlog(store_at(fix, 0), 1, 2000, &backlog, &err), &err, "thirty");
     assert_int_equal(backlog.pending, 30); /* an open slice is not done yet */
-    if (slack_ms(fix) == 0)                /* else nothing makes a message older than it is */
-        assert_true(backlog.oldest_pending_age_ms >= 5000);
+    /* when it occurred was the host's clock to say, which may go on beside */
+    assert_in_range(backlog.oldest_pending_age_ms, 30000, 60000);
     batch->items[0].result = PR__RESULT_PUBLISHED;
     settle_free(fix, store_at(fix, 0), batch);
     check_ok(pr__store_backlog(store_at(fix, 0), 1, 2000, &backlog, &err), &err, "rest");

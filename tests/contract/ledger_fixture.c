@@ -76,11 +76,6 @@ uint32_t random_below(fixture *fix, uint32_t limit)
     return (fix->random >> 8) % limit;
 }
 
-int64_t slack_ms(const fixture *fix)
-{
-    return fix->provider->slack_ms;
-}
-
 void pass_ms(fixture *fix, int64_t ms)
 {
     fix->provider->pass_ms(fix->world, ms);

@@ -13,7 +13,7 @@
 #define TYPE_PLACED "urn:message:shop:order-placed"
 #define TO_BROKER   "broker://topic/urn:message:shop:order-placed"
 #define TO_LOCAL    "local://in/billing"
-#define LEASE_MS    10000
+#define LEASE_MS    1000
 #define STORES_MAX  6
 
 typedef struct fixture {
@@ -33,7 +33,6 @@ int fixture_teardown(void **state);
 pr_store *store_at(fixture *fix, size_t index); /* another handle, as another process has it */
 void *host_of(fixture *fix);
 uint32_t random_below(fixture *fix, uint32_t limit);
-int64_t slack_ms(const fixture *fix); /* of the provider */
 void pass_ms(fixture *fix, int64_t ms);
 int64_t count(fixture *fix, const char *sql); /* the value of a statement; {t} as in the provider */
 void run(fixture *fix, const char *sql);

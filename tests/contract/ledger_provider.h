@@ -20,10 +20,8 @@ typedef struct ledger_provider {
     pr_status (*begin)(void **ret_world, pr_error *err);
     /* A handle of its own onto it; unchecked opens it although the schema is missing. */
     pr_status (*open)(void *world, bool unchecked, pr_store **ret_store, pr_error *err);
-    /* The database's clock goes on by ms. */
+    /* The database's clock goes on by ms; in between it stands still. */
     void (*pass_ms)(void *world, int64_t ms);
-    /* How far that clock may go on by itself during a case; 0: it stands still in between. */
-    int64_t slack_ms;
     /* A statement by other hands, on a connection of its own; {t} stands before a table's base
        name. *ret_value: the first column of the first row, -1 when there is none. */
     bool (*raw)(void *world, const char *sql, int64_t *ret_value);

@@ -1,8 +1,8 @@
 /*
  * The PostgreSQL store as a provider of the store suites.
  *
- * The store goes by the clock of the database, which nobody can move; so time passes by making
- * everything that stands older, which is the same.
+ * The store goes by the clock of the database, which is the test's own there: see
+ * support/postgres_db.c.
  */
 #include "contract/postgres_world.h"
 
@@ -90,30 +90,18 @@ void postgres_world_free(postgres_world *world)
     free(world);
 }
 
-/* One UPDATE a table, with its instants; made once, since the schema is the same everywhere. */
-static const char update_sql[] =
-    "SELECT string_agg(format('UPDATE postroom.%I SET %s;', one.table_name, one.sets), ' ') FROM "
-    "(SELECT c.table_name, string_agg(format('%1$I = %1$I - {ms}', column_name), ', ') AS sets "
-    "FROM information_schema.columns AS c JOIN information_schema.tables AS t "
-    "USING (table_schema, table_name) WHERE table_schema = 'postroom' AND "
-    "table_type = 'BASE TABLE' AND data_type LIKE 'timestamp%' AND "
-    "column_name <> 'occurred_at' AND table_name NOT IN ('schema_version', 'audit', 'node') "
-    "GROUP BY c.table_name) AS one";
-
 void postgres_world_pass(postgres_world *world, int64_t ms)
 {
-    static char updates[4096];
-    char sql[8192] = "SET lock_timeout = '5s';", step[60];
-    if (!updates[0])
-        db_text(postgres_world_db(world), update_sql, updates, sizeof updates);
-    snprintf(step, sizeof step, "interval '%lld ms'", (long long)ms);
-    for (const char *at = updates, *mark; *at; at = mark ? mark + 4 : at + strlen(at)) {
-        size_t used = strlen(sql);
-        mark = strstr(at, "{ms}");
-        snprintf(sql + used, sizeof sql - used, "%.*s%s", mark ? (int)(mark - at) : 9999, at,
-                 mark ? step : "");
-    }
+    char sql[120];
+    snprintf(sql, sizeof sql, "UPDATE public.test_clock SET moved = moved + interval '%lld ms'",
+             (long long)ms);
     db_run(postgres_world_db(world), sql);
+}
+
+void postgres_world_stand_still(postgres_world *world)
+{
+    db_run(postgres_world_db(world),
+           "UPDATE public.test_clock SET still_at = pg_catalog.true_clock_timestamp()");
 }
 
 static void end(void *user)

@@ -28,8 +28,9 @@ int postgres_suite_run(int (*suite)(void));
 postgres_world *postgres_world_new(void);
 void postgres_world_free(postgres_world *world);
 PGconn *postgres_world_db(postgres_world *world);
-/* The database's clock goes on: whatever stands in the store becomes older by ms. Only the times
-   that belong to messages, their occurrence, stay. */
+/* The database's clock is moved on by ms. */
 void postgres_world_pass(postgres_world *world, int64_t ms);
+/* From now on it moves by postgres_world_pass alone. */
+void postgres_world_stand_still(postgres_world *world);
 
 #endif

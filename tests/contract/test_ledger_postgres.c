@@ -14,7 +14,9 @@
 static pr_status begin(void **ret_world, pr_error *err)
 {
     (void)err;
-    *ret_world = postgres_world_new();
+    postgres_world *world = postgres_world_new();
+    postgres_world_stand_still(world);
+    *ret_world = world;
     return PR_OK;
 }
 
@@ -82,7 +84,6 @@ static int suite(void)
         .begin = begin,
         .open = open_store,
         .pass_ms = pass_ms,
-        .slack_ms = 5000,
         .raw = raw,
         .host_open = host_open,
         .host_run = host_run,

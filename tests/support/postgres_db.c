@@ -28,7 +28,20 @@ static const char compatible_sql[] =
     "$$ SELECT CASE WHEN $1 IS NULL THEN $2 ELSE $1 || $3 || $2 END $$;"
     "CREATE AGGREGATE group_concat(text) (SFUNC = join_text, STYPE = text);"
     "CREATE AGGREGATE group_concat(text, text) (SFUNC = join_with, STYPE = text);"
-    "CREATE AGGREGATE group_concat(uuid) (SFUNC = join_uuid, STYPE = text);";
+    "CREATE AGGREGATE group_concat(uuid) (SFUNC = join_uuid, STYPE = text);"
+    /* the database's clock is the test's: it stands still or goes on, and can be moved */
+    "SET allow_system_table_mods = on;"
+    "CREATE TABLE test_clock (still_at timestamptz, moved interval NOT NULL);"
+    "INSERT INTO test_clock VALUES (NULL, '0');"
+    "GRANT SELECT ON test_clock TO PUBLIC;"
+    "ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO true_clock_timestamp;"
+    "ALTER FUNCTION pg_catalog.statement_timestamp() RENAME TO true_statement_timestamp;"
+    "CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql AS "
+    "$$ SELECT coalesce(still_at, pg_catalog.true_clock_timestamp()) + moved FROM "
+    "public.test_clock $$;"
+    "CREATE FUNCTION pg_catalog.statement_timestamp() RETURNS timestamptz STABLE LANGUAGE sql AS "
+    "$$ SELECT coalesce(still_at, pg_catalog.true_statement_timestamp()) + moved FROM "
+    "public.test_clock $$;";
 
 /* What a statement would call that does not say whose function it means. */
 static const char evil_sql[] =

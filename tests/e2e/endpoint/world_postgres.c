@@ -1,7 +1,6 @@
 /*
  * The world of the endpoint tests on PostgreSQL: a database of its own for each case, on the
- * program's server. The store goes by the clock of the database; time passes by making what stands
- * there older.
+ * program's server. The store goes by the clock of the database, which the test moves with its own.
  */
 #include "contract/postgres_world.h"
 #include "e2e/endpoint/world.h"
