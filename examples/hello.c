@@ -1,6 +1,6 @@
 /*
- * Hello: a bus with one endpoint; a message is published and handled. Each call answers PR_OK, which
- * is 0, so that a start-up reads as one chain.
+ * Hello: a bus with one endpoint; a message is published and handled. Each call answers PR_OK,
+ * which is 0, so that a start-up reads as one chain.
  */
 #include <stdatomic.h>
 #include <stdio.h>

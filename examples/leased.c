@@ -42,7 +42,7 @@ static pr_handled charge(void *user, pr_scope *scope)
         pr_scope_fail(scope, "the card service did not answer", 10);
         return PR_HANDLED_RETRY;
     }
-    /* from here on it is one transaction; NULL: the lease was lost, somebody else has the message */
+    /* from here on it is one transaction; NULL: the lease was lost, another has the message */
     pr_unit *unit = pr_scope_unit(scope);
     if (!unit)
         return PR_HANDLED_RETRY;
