@@ -22,7 +22,7 @@ typedef struct shop {
     pr_clock clock;
     pr_store *relay_store, *endpoint_store;
     pr_memory_broker *broker;
-    pr_transport *sender, *receiver;
+    pr_transport *sender, *receiver, *direct; /* the relay's, the endpoint's, the test's */
     pr_relay *relay;
     pr_endpoint *endpoint;
     int refused; /* how often the database refused an effect */
