@@ -88,8 +88,10 @@ static const bus_provider provider = {.name = "postgres",
                                       .number = number,
                                       .text = text};
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 5 && strcmp(argv[1], "--child") == 0)
+        return bus_child_run(&provider, argv);
     databases.server = postgres_server_start(NULL);
     int failed = bus_suites_run(&provider);
     postgres_server_free(databases.server);

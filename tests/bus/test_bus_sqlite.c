@@ -133,7 +133,9 @@ static const bus_provider provider = {.name = "sqlite",
                                       .number = number,
                                       .text = text};
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 5 && strcmp(argv[1], "--child") == 0)
+        return bus_child_run(&provider, argv);
     return bus_suites_run(&provider);
 }

@@ -1,0 +1,218 @@
+/*
+ * Other processes: one that is killed while it holds a mark, and one that is frozen past its lease.
+ * They are this program again, told by its arguments what to do; they read the log of the store by
+ * the database transport.
+ */
+#include "bus/world.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/time.h"
+
+#define ID_A    "0198c5f2-7d3e-7a10-8b2c-00000000000a"
+#define WAIT_US 30000000
+
+extern char **environ;
+
+/* ---- in the other process ---- */
+
+static pr_endpoint *own_endpoint;
+
+static void on_term(int number)
+{
+    (void)number;
+    pr_endpoint_stop(own_endpoint);
+}
+
+static void say(const char *word)
+{
+    ssize_t ignored = write(STDOUT_FILENO, word, strlen(word));
+    (void)ignored;
+}
+
+typedef struct child {
+    const bus_provider *provider;
+    const char *mode;
+} child;
+
+static pr_handled child_handle(void *user, pr_scope *scope)
+{
+    const child *c = user;
+    if (strcmp(c->mode, "leased") == 0) {
+        say("i");
+        usleep(300000); /* it is frozen meanwhile */
+    }
+    pr_unit *unit = pr_scope_unit(scope);
+    bool good = unit && c->provider->effect(unit, pr_scope_message(scope)->id);
+    if (strcmp(c->mode, "hang") == 0) {
+        say("i");
+        for (;;)
+            pause();
+    }
+    if (strcmp(c->mode, "leased") == 0)
+        say(good ? "d" : "l");
+    return good ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+}
+
+int bus_child_run(const bus_provider *provider, char **argv)
+{
+    child c = {.provider = provider, .mode = argv[2]};
+    static const char *const types[] = {TYPE_ORDER};
+    pr_store *store = provider->open(argv[3]);
+    pr_transport *transport = NULL;
+    bool leased = strcmp(c.mode, "leased") == 0;
+    pr_endpoint_options opt =
+        PR_ENDPOINT_OPTIONS(.id = CONSUMER, .types = types, .type_count = 1,
+                            .handler = child_handle, .user = &c,
+                            .inbox = leased ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL,
+                            .lease_ms = 600, .poll_ms = 5,
+                            .concurrency = (uint32_t)strtol(argv[4], NULL, 10),
+                            .busy_wait_ms = 300);
+    if (pr_database_transport_new(store, NULL, &transport, NULL) != PR_OK ||
+        pr_endpoint_new(store, transport, &opt, &own_endpoint, NULL) != PR_OK)
+        return 1;
+    (void)signal(SIGTERM, on_term);
+    pr_status status = pr_endpoint_run(own_endpoint, NULL);
+    pr_endpoint_free(own_endpoint);
+    pr_transport_free(transport);
+    pr_store_free(store);
+    return status == PR_OK ? 0 : 1;
+}
+
+/* ---- in the test ---- */
+
+typedef struct other {
+    pid_t pid;
+    int said;
+} other;
+
+static other start(world *w, const char *mode, const char *threads)
+{
+    other o = {.pid = 0};
+    int ends[2];
+    posix_spawn_file_actions_t actions;
+    char self[] = "/proc/self/exe", flag[] = "--child";
+    char *argv[] = {self, flag, (char *)(uintptr_t)mode, w->address, (char *)(uintptr_t)threads,
+                    NULL};
+    assert_int_equal(pipe(ends), 0);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    assert_int_equal(posix_spawn(&o.pid, self, &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    o.said = ends[0];
+    return o;
+}
+
+static char hear(const other *o)
+{
+    char word = 0;
+    while (read(o->said, &word, 1) < 0 && errno == EINTR)
+        ;
+    return word;
+}
+
+static int end(other *o, int number)
+{
+    int status = 0;
+    assert_int_equal(kill(o->pid, number), 0);
+    assert_int_equal(waitpid(o->pid, &status, 0), o->pid);
+    close(o->said);
+    return status;
+}
+
+/* The test's own endpoint reads the same log. */
+static void use_database(world *w)
+{
+    pr_error err = PR_ERROR_INIT;
+    w->receiver = pr_transport_free(w->receiver);
+    w->sender = pr_transport_free(w->sender);
+    check_ok(pr_database_transport_new(w->store, NULL, &w->receiver, &err), &err, "receiver");
+    check_ok(pr_database_transport_new(w->store, NULL, &w->sender, &err), &err, "sender");
+    check_ok(pr_transport_open(w->sender, 1000, &err), &err, "open");
+    w->opt.lease_ms = 600;
+    world_start(w);
+}
+
+static void send_a(world *w)
+{
+    pr_message message = PR_MESSAGE(.id = ID_A, .type = TYPE_ORDER, .type_version = 1,
+                                    .content_type = "application/json",
+                                    .destination = "database://topic/" TYPE_ORDER, .body = "{}",
+                                    .body_size_bytes = 2, .occurred_at_us = 1767225600000000);
+    world_send_message(w, &message);
+}
+
+/* It had the mark and had not committed: nobody takes that for done, and when it is dead the
+   message is processed. */
+static void a_busy_delivery_whose_holder_is_killed_is_processed(void **state)
+{
+    world *w = *state;
+    use_database(w);
+    pr_error err = PR_ERROR_INIT;
+    int64_t wait_ms = 0;
+    other holder = start(w, "hang", "1");
+    send_a(w);
+    assert_int_equal(hear(&holder), 'i');
+    /* a copy of it is delivered as if by a broker that is not this database */
+    pr_transport *memory = NULL;
+    check_ok(pr_memory_transport_new(w->broker, NULL, &memory, &err), &err, "memory");
+    w->endpoint = pr_endpoint_free(w->endpoint);
+    pr_transport *database = w->receiver;
+    w->receiver = memory;
+    w->opt.busy_wait_ms = 100;
+    world_start(w);
+    pr_transport *out = w->sender;
+    check_ok(pr_memory_transport_new(w->broker, NULL, &w->sender, &err), &err, "sender");
+    world_send(w, ID_A, NULL, "{}");
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (world_snapshot(w).requeued == 0 && pr__monotonic_us() < until_us)
+        (void)!pr_endpoint_step(w->endpoint, &wait_ms, NULL);
+    assert_true(world_snapshot(w).busy > 0 && world_snapshot(w).requeued > 0);
+    assert_int_equal(world_snapshot(w).handled + world_snapshot(w).duplicate, 0);
+    int status = end(&holder, SIGKILL);
+    assert_true(WIFSIGNALED(status));
+    world_until(w, handled, 1);
+    assert_int_equal(world_number(w, EFFECTS), 1);
+    assert_int_equal(world_number(w, MARKS), 1);
+    assert_int_equal(world_snapshot(w).failed, 0);
+    pr_transport_free(database);
+    pr_transport_free(out);
+}
+
+static void one_frozen_past_its_lease_can_not_complete(void **state)
+{
+    world *w = *state;
+    w->opt.inbox = PR_INBOX_LEASED;
+    use_database(w);
+    w->endpoint = pr_endpoint_free(w->endpoint); /* the other one is to get it */
+    other frozen = start(w, "leased", "1");
+    send_a(w);
+    assert_int_equal(hear(&frozen), 'i');
+    assert_int_equal(kill(frozen.pid, SIGSTOP), 0);
+    world_start(w);
+    world_until(w, handled, 1);
+    assert_int_equal(world_number(w, EFFECTS), 1);
+    assert_int_equal(kill(frozen.pid, SIGCONT), 0);
+    assert_int_equal(hear(&frozen), 'l'); /* lost */
+    int status = end(&frozen, SIGTERM);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(world_number(w, EFFECTS), 1);
+    assert_int_equal(world_number(w, MARKS), 1);
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+
+size_t process_suite(const struct CMUnitTest **ret_tests)
+{
+    static const struct CMUnitTest tests[] = {
+        CASE(a_busy_delivery_whose_holder_is_killed_is_processed),
+        CASE(one_frozen_past_its_lease_can_not_complete),
+    };
+    *ret_tests = tests;
+    return COUNT_OF(tests);
+}
