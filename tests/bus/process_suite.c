@@ -3,8 +3,6 @@
  * They are this program again, told by its arguments what to do; they read the log of the store by
  * the database transport.
  */
-#include "bus/world.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "bus/world.h"
 
 #define ID_A    "0198c5f2-7d3e-7a10-8b2c-00000000000a"
 #define WAIT_US 30000000
