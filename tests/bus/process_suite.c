@@ -1,9 +1,12 @@
 /*
- * Other processes: one that is killed while it holds a mark, and one that is frozen past its lease.
- * They are this program again, told by its arguments what to do; they read the log of the store by
- * the database transport.
+ * Other processes: one that is killed while it holds a mark, one that is frozen past its lease,
+ * three that handle copies of one message. They are this program again, told by its arguments what
+ * to do; they read the log of the store by the database transport, but for those three: each has
+ * a broker of its own, so that the copies are really in hand at once.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -14,6 +17,8 @@
 
 #define ID_A    "0198c5f2-7d3e-7a10-8b2c-00000000000a"
 #define WAIT_US 30000000
+#define TWINS   3 /* processes that handle copies of one message */
+#define COPIES  16
 
 extern char **environ;
 
@@ -57,9 +62,91 @@ static pr_handled child_handle(void *user, pr_scope *scope)
     return good ? PR_HANDLED_OK : PR_HANDLED_RETRY;
 }
 
+/* Handle copies of one message beside other processes, once the test closes our input. */
+static pr_handled twin_handle(void *user, pr_scope *scope)
+{
+    const child *c = user;
+    bool good = c->provider->effect(pr_scope_unit(scope), pr_scope_message(scope)->id);
+    usleep(20000); /* the others meet the mark before it is committed */
+    return good ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+}
+
+static void *twin_run(void *user)
+{
+    (void)user;
+    return pr_endpoint_run(own_endpoint, NULL) == PR_OK ? own_endpoint : NULL;
+}
+
+static bool twin_send(pr_transport *sender)
+{
+    pr_message message =
+        PR_MESSAGE(.id = ID_A, .type = TYPE_ORDER, .type_version = 1,
+                   .content_type = "application/json", .destination = "memory://topic/" TYPE_ORDER,
+                   .body = "{}", .body_size_bytes = 2, .occurred_at_us = 1767225600000000);
+    pr_submission submission = {.ticket = 1, .message = &message};
+    pr_submitted outcome;
+    size_t count = 0;
+    return pr_transport_submit(sender, &submission, 1, &count, NULL) == PR_OK && count == 1 &&
+           pr_transport_poll(sender, 1000, &outcome, 1, &count, NULL) == PR_OK && count == 1 &&
+           outcome.outcome == PR_SUBMIT_CONFIRMED;
+}
+
+/* Until each copy is handled or known as handled; says how it ended. */
+static bool twin_settle(void)
+{
+    pr_endpoint_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (pr_endpoint_snapshot_get(own_endpoint, &snapshot, NULL) == PR_OK &&
+           snapshot.handled + snapshot.duplicate < COPIES && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    say(snapshot.handled == 0 ? "0" : snapshot.handled == 1 ? "1" : "m");
+    return snapshot.handled + snapshot.duplicate == COPIES && snapshot.failed + snapshot.dead == 0;
+}
+
+static int twin(child *c, const char *address, const char *threads)
+{
+    static const char *const types[] = {TYPE_ORDER};
+    pr_store *store = c->provider->open(address);
+    pr_memory_broker *broker = NULL;
+    pr_transport *sender = NULL, *receiver = NULL;
+    pthread_t thread;
+    void *ran = NULL;
+    char word = 0;
+    int64_t wait_ms = 0;
+    pr_endpoint_options opt =
+        PR_ENDPOINT_OPTIONS(.id = CONSUMER, .types = types, .type_count = 1, .handler = twin_handle,
+                            .user = c, .poll_ms = 5, .busy_wait_ms = 300,
+                            .concurrency = (uint32_t)strtol(threads, NULL, 10));
+    bool good = pr_memory_broker_new(&broker, NULL) == PR_OK &&
+                pr_memory_transport_new(broker, NULL, &sender, NULL) == PR_OK &&
+                pr_memory_transport_new(broker, NULL, &receiver, NULL) == PR_OK &&
+                pr_transport_open(sender, 1000, NULL) == PR_OK &&
+                pr_endpoint_new(store, receiver, &opt, &own_endpoint, NULL) == PR_OK &&
+                pr_endpoint_step(own_endpoint, &wait_ms, NULL) == PR_OK;
+    for (int i = 0; good && i < COPIES; i++)
+        good = twin_send(sender);
+    say(good ? "r" : "f");
+    while (good && read(STDIN_FILENO, &word, 1) < 0 && errno == EINTR)
+        ;
+    good = good && pthread_create(&thread, NULL, twin_run, NULL) == 0;
+    if (good) {
+        bool settled = twin_settle();
+        pr_endpoint_stop(own_endpoint);
+        good = pthread_join(thread, &ran) == 0 && ran && settled;
+    }
+    pr_endpoint_free(own_endpoint);
+    pr_transport_free(receiver);
+    pr_transport_free(sender);
+    pr_memory_broker_free(broker);
+    pr_store_free(store);
+    return good ? 0 : 1;
+}
+
 int bus_child_run(const bus_provider *provider, char **argv)
 {
     child c = {.provider = provider, .mode = argv[2]};
+    if (strcmp(c.mode, "twin") == 0)
+        return twin(&c, argv[3], argv[4]);
     static const char *const types[] = {TYPE_ORDER};
     pr_store *store = provider->open(argv[3]);
     pr_transport *transport = NULL;
@@ -87,24 +174,29 @@ int bus_child_run(const bus_provider *provider, char **argv)
 typedef struct other {
     pid_t pid;
     int said;
+    int told; /* its input: closed to let it go on */
 } other;
 
 static other start(world *w, const char *mode, const char *threads)
 {
     other o = {.pid = 0};
-    int ends[2];
+    int ends[2], inputs[2];
     posix_spawn_file_actions_t actions;
     char self[] = "/proc/self/exe", flag[] = "--child";
     char *argv[] = {self, flag, (char *)(uintptr_t)mode, w->address, (char *)(uintptr_t)threads,
                     NULL};
-    assert_int_equal(pipe(ends), 0);
+    /* closed in children that come later: they must not keep this one waiting */
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(inputs, O_CLOEXEC), 0);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_adddup2(&actions, inputs[0], STDIN_FILENO);
     assert_int_equal(posix_spawn(&o.pid, self, &actions, NULL, argv, environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
+    close(inputs[0]);
     o.said = ends[0];
+    o.told = inputs[1];
     return o;
 }
 
@@ -116,13 +208,19 @@ static char hear(const other *o)
     return word;
 }
 
-static int end(other *o, int number)
+static int wait_for(const other *o)
 {
     int status = 0;
-    assert_int_equal(kill(o->pid, number), 0);
     assert_int_equal(waitpid(o->pid, &status, 0), o->pid);
     close(o->said);
     return status;
+}
+
+static int end(other *o, int number)
+{
+    assert_int_equal(kill(o->pid, number), 0);
+    close(o->told);
+    return wait_for(o);
 }
 
 /* The test's own endpoint reads the same log. */
@@ -206,11 +304,37 @@ static void one_frozen_past_its_lease_can_not_complete(void **state)
     assert_int_equal(world_number(w, PARKED), 0);
 }
 
+/* All at once, each copy in a unit of its own: one commits, the others find its mark. */
+static void copies_in_three_processes_have_one_effect(void **state)
+{
+    world *w = *state;
+    other twins[TWINS];
+    int handled = 0, good = 0;
+    char words[TWINS];
+    for (size_t i = 0; i < TWINS; i++)
+        twins[i] = start(w, "twin", "8");
+    for (size_t i = 0; i < TWINS; i++)
+        words[i] = hear(&twins[i]);
+    for (size_t i = 0; i < TWINS; i++)
+        close(twins[i].told);
+    for (size_t i = 0; i < TWINS; i++) {
+        handled += words[i] == 'r' && hear(&twins[i]) == '1' ? 1 : 0;
+        int status = wait_for(&twins[i]);
+        good += WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 1 : 0;
+    }
+    assert_int_equal(good, TWINS);
+    assert_int_equal(handled, 1);
+    assert_int_equal(world_number(w, EFFECTS), 1);
+    assert_int_equal(world_number(w, MARKS), 1);
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+
 size_t process_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
         CASE(a_busy_delivery_whose_holder_is_killed_is_processed),
         CASE(one_frozen_past_its_lease_can_not_complete),
+        CASE(copies_in_three_processes_have_one_effect),
     };
     *ret_tests = tests;
     return COUNT_OF(tests);
