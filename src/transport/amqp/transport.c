@@ -145,6 +145,8 @@ static void amqp_free(pr_transport *transport)
     pr__free(self);
 }
 
+static pr_status amqp_clone(pr_transport *transport, pr_transport **ret_transport, pr_error *err);
+
 static const pr_transport_ops amqp_ops = {
     .size = (uint32_t)sizeof(pr_transport_ops),
     .capabilities = PR_TRANSPORT_CAN_SUBSCRIBE | PR_TRANSPORT_CAN_TEMPORARY |
@@ -157,6 +159,7 @@ static const pr_transport_ops amqp_ops = {
     .topology = amqp_topology,
     .subscribe = amqp_subscribe,
     .free = amqp_free,
+    .clone = amqp_clone,
 };
 
 /* ---- options ---- */
@@ -208,8 +211,8 @@ static void set_name(pr__amqp_settings *settings, const char *given)
                (int)getpid());
 }
 
-static pr_status take_options(pr__amqp_settings *settings, const char *uris,
-                              const pr_amqp_options *opt, pr_error *err)
+static pr_status take_options(pr__amqp_settings *settings, const pr_amqp_options *opt,
+                              pr_error *err)
 {
     const char *name = opt->name ? opt->name : "rabbitmq";
     const char *prefix = opt->prefix ? opt->prefix : "";
@@ -234,22 +237,17 @@ static pr_status take_options(pr__amqp_settings *settings, const char *uris,
     if (settings->reconnect_max_ms < settings->reconnect_initial_ms)
         settings->reconnect_max_ms = settings->reconnect_initial_ms;
     settings->close_timeout_ms = or_default(opt->close_timeout_ms, CLOSE_TIMEOUT_MS);
-    return pr__amqp_uris_parse(uris, &settings->uris, err);
+    return PR_OK;
 }
 
-pr_status pr_amqp_transport_new(const char *uris, const pr_amqp_options *opt,
-                                pr_transport **ret_transport, pr_error *err)
+static pr_status make(pr__amqp_uris *uris, const pr_amqp_options *opt, pr_transport **ret_transport,
+                      pr_error *err)
 {
-    static const pr_amqp_options defaults = PR_AMQP_OPTIONS(.flags = 0);
-    if (pr__text_empty(uris) || !ret_transport)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "uris or ret_transport is NULL");
-    if (!opt)
-        opt = &defaults;
-    TRY(pr__sized_check(opt, sizeof(*opt), "pr_amqp_options", ORIGIN, err));
     amqp_transport *self = pr__alloc(sizeof(*self));
     if (!self)
         return pr__fail_nomem(err, ORIGIN);
-    pr_status status = take_options(&self->settings, uris, opt, err);
+    self->settings.uris = pr__amqp_uris_share(uris);
+    pr_status status = take_options(&self->settings, opt, err);
     if (status == PR_OK)
         status = pr__watchdog_new(&self->settings.watchdog, err);
     if (status == PR_OK)
@@ -266,6 +264,40 @@ pr_status pr_amqp_transport_new(const char *uris, const pr_amqp_options *opt,
     self->base.window = self->settings.window;
     *ret_transport = &self->base;
     return PR_OK;
+}
+
+pr_status pr_amqp_transport_new(const char *uris, const pr_amqp_options *opt,
+                                pr_transport **ret_transport, pr_error *err)
+{
+    static const pr_amqp_options defaults = PR_AMQP_OPTIONS(.flags = 0);
+    AUTO(pr__amqp_uris) parsed = NULL;
+    if (pr__text_empty(uris) || !ret_transport)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "uris or ret_transport is NULL");
+    if (!opt)
+        opt = &defaults;
+    TRY(pr__sized_check(opt, sizeof(*opt), "pr_amqp_options", ORIGIN, err));
+    TRY(pr__amqp_uris_parse(uris, &parsed, err));
+    return make(parsed, opt, ret_transport, err);
+}
+
+/* What was set once is read, nothing that connections change: its owner may be at work. */
+static pr_status amqp_clone(pr_transport *transport, pr_transport **ret_transport, pr_error *err)
+{
+    const pr__amqp_settings *settings = &self_of(transport)->settings;
+    const pr_amqp_options opt =
+        PR_AMQP_OPTIONS(.window = settings->window, .flags = settings->flags,
+                        .queue_kind =
+                            settings->quorum ? PR_AMQP_QUEUE_QUORUM : PR_AMQP_QUEUE_CLASSIC,
+                        .name = settings->name, .connection_name = settings->connection_name,
+                        .prefix = settings->prefix, .observer = settings->observer,
+                        .clock = transport->clock,
+                        .bytes_in_flight_max = (int64_t)settings->bytes_in_flight_max,
+                        .body_size_max = (int64_t)settings->body_size_max,
+                        .publish_deadline_ms = settings->publish_deadline_ms,
+                        .reconnect_initial_ms = settings->reconnect_initial_ms,
+                        .reconnect_max_ms = settings->reconnect_max_ms,
+                        .close_timeout_ms = settings->close_timeout_ms);
+    return make(settings->uris, &opt, ret_transport, err);
 }
 
 pr_status pr_amqp_stats_get(pr_transport *transport, pr_amqp_stats *ret_stats, pr_error *err)

@@ -313,6 +313,7 @@ pr_status pr__amqp_uris_parse(const char *text, pr__amqp_uris **ret_uris, pr_err
     AUTO(pr__amqp_uris) uris = pr__alloc(sizeof(*uris));
     if (!uris)
         return pr__fail_nomem(err, ORIGIN);
+    atomic_init(&uris->sharers, 1);
     for (const char *at = text;;) {
         const char *end = next_comma(at);
         if (uris->count == PR__AMQP_URIS_MAX)
@@ -328,9 +329,15 @@ pr_status pr__amqp_uris_parse(const char *text, pr__amqp_uris **ret_uris, pr_err
     return PR_OK;
 }
 
+pr__amqp_uris *pr__amqp_uris_share(pr__amqp_uris *uris)
+{
+    atomic_fetch_add(&uris->sharers, 1);
+    return uris;
+}
+
 void *pr__amqp_uris_free(pr__amqp_uris *uris)
 {
-    if (!uris)
+    if (!uris || atomic_fetch_sub(&uris->sharers, 1) > 1)
         return NULL;
     for (size_t i = 0; i < uris->count; i++) {
         pr__amqp_uri *uri = &uris->items[i];

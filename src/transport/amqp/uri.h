@@ -4,6 +4,7 @@
 #ifndef PR_TRANSPORT_AMQP_URI_H
 #define PR_TRANSPORT_AMQP_URI_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,13 +37,17 @@ typedef struct pr__amqp_uri {
     bool external; /* SASL EXTERNAL: the certificate is the user */
 } pr__amqp_uri;
 
+/* Fixed once parsed, so that clones of a transport, in any thread, have one. */
 typedef struct pr__amqp_uris {
+    atomic_uint sharers;
     pr__amqp_uri items[PR__AMQP_URIS_MAX];
     size_t count;
 } pr__amqp_uris;
 
 /* CONTENT: what is wrong, never a password. Host, port and the name of a parameter may be shown. */
 pr_status pr__amqp_uris_parse(const char *text, pr__amqp_uris **ret_uris, pr_error *err);
+/* One more owner of the same; each frees it. */
+pr__amqp_uris *pr__amqp_uris_share(pr__amqp_uris *uris);
 void *pr__amqp_uris_free(pr__amqp_uris *uris); /* accepts NULL, returns NULL */
 DEFINE_AUTO(pr__amqp_uris, pr__amqp_uris_free);
 
