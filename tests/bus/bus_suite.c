@@ -1,6 +1,7 @@
 /*
  * The bus: transports by scheme, fan-out, the same envelope by both ways, start and stop, requests.
- * Each case runs on the memory transport and on the database transport of the store itself.
+ * Each case runs on the memory transport and on the database transport of the store itself, or on
+ * the carrier that the program was started for.
  */
 #include "bus/world.h"
 
@@ -14,7 +15,7 @@
 /* A bus on a world's store: its transports are templates, never used by themselves. */
 typedef struct stand {
     world *w;
-    pr_transport *memory, *database;
+    pr_transport *memory, *database, *carrier;
     pr_bus *bus;
     const char *scheme;
     atomic_int seen[3];
@@ -37,11 +38,17 @@ static void stand_open(stand *s, world *w, const char *scheme)
     pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .source = "tests", .relay = &relay,
                                         .observer = &w->observer);
     check_ok(pr_bus_new(&opt, &s->bus, &err), &err, "bus");
-    bool memory_first = strcmp(scheme, "memory") == 0;
-    pr_transport *first = memory_first ? s->memory : s->database;
-    pr_transport *second = memory_first ? s->database : s->memory;
-    check_ok(pr_bus_add_transport(s->bus, first, &err), &err, "first");
-    check_ok(pr_bus_add_transport(s->bus, second, &err), &err, "second");
+    if (bus_carrier_in_use) {
+        bus_carrier_in_use->fresh();
+        check_ok(bus_carrier_in_use->make(&s->carrier, &err), &err, "carrier");
+    }
+    pr_transport *const all[] = {s->carrier, s->memory, s->database};
+    for (int turn = 0; turn < 2; turn++) { /* the one of the scheme is the first */
+        for (size_t i = 0; i < COUNT_OF(all); i++) {
+            if (all[i] && (strcmp(all[i]->name, scheme) == 0) == (turn == 0))
+                check_ok(pr_bus_add_transport(s->bus, all[i], &err), &err, all[i]->name);
+        }
+    }
 }
 
 static void stand_start(stand *s)
@@ -55,6 +62,7 @@ static void stand_close(stand *s)
     s->bus = pr_bus_free(s->bus);
     pr_transport_free(s->memory);
     pr_transport_free(s->database);
+    pr_transport_free(s->carrier);
 }
 
 static pr_bus_snapshot bus_snapshot(stand *s)
@@ -86,7 +94,14 @@ static pr_message order_message(const char *body)
                                   .body_size_bytes = strlen(body));
 }
 
-static const char *const schemes[] = {"memory", "database"};
+/* The schemes that cases run on, one after the other; NULL when it was the last. */
+static const char *scheme_at(size_t n)
+{
+    static const char *const usual[] = {"memory", "database"};
+    if (bus_carrier_in_use)
+        return n == 0 ? bus_carrier_in_use->scheme : NULL;
+    return n < COUNT_OF(usual) ? usual[n] : NULL;
+}
 
 static pr_status misuse(stand *s, size_t which, pr_error *err)
 {
@@ -159,10 +174,10 @@ static void misuse_is_refused(void **state)
 static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
 {
     static const char *const ids[] = {"north", "south", "west"};
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         for (size_t i = 0; i < COUNT_OF(ids); i++)
             check_ok(pr_bus_on(s.bus, ids[i], TYPE_ORDER, count_one, &s.seen[i], &err), &err,
                      ids[i]);
@@ -170,9 +185,9 @@ static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
         pr_message message = order_message("{}");
         pr_enqueued enqueued;
         for (int i = 0; i < 5; i++)
-            check_ok(pr_bus_publish(s.bus, &message, &enqueued, &err), &err, schemes[n]);
+            check_ok(pr_bus_publish(s.bus, &message, &enqueued, &err), &err, scheme_at(n));
         assert_int_equal(strlen(enqueued.id), 36);
-        check_ok(pr_bus_send(s.bus, "south", &message, NULL, &err), &err, schemes[n]);
+        check_ok(pr_bus_send(s.bus, "south", &message, NULL, &err), &err, scheme_at(n));
         wait_seen(&s.seen[0], 5, "north");
         wait_seen(&s.seen[1], 6, "south");
         wait_seen(&s.seen[2], 5, "west");
@@ -180,7 +195,7 @@ static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
                                    &(pr_message)PR_MESSAGE(.type = TYPE_NONE, .body = "{}",
                                                            .body_size_bytes = 2),
                                    NULL, &err),
-                    &err, PR_E_NOT_FOUND, "nobody would get it", schemes[n]);
+                    &err, PR_E_NOT_FOUND, "nobody would get it", scheme_at(n));
         pr_bus_snapshot snapshot = bus_snapshot(&s);
         assert_true(snapshot.started && snapshot.relay_running);
         assert_int_equal(snapshot.endpoint_count, 3);
@@ -215,10 +230,10 @@ static pr_handled write_envelope(void *user, pr_scope *scope)
 
 static void directly_and_by_the_outbox_it_is_the_same_envelope(void **state)
 {
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, write_envelope, &s, &err), &err, "on");
         stand_start(&s);
         pr_message message = order_message("{\"a\":1}");
@@ -247,7 +262,7 @@ static void an_unknown_scheme_parks_that_message_alone(void **state)
 {
     stand s;
     pr_error err = PR_ERROR_INIT;
-    stand_open(&s, *state, "memory");
+    stand_open(&s, *state, scheme_at(0));
     check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
     stand_start(&s);
     pr_message message = order_message("{}");
@@ -283,18 +298,18 @@ static pr_handled follow_on(void *user, pr_scope *scope)
 /* Publish, handle with a follow-up, relay, handle: on either transport as the default. */
 static void a_follow_up_goes_on_by_the_default_transport(void **state)
 {
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "first", TYPE_ORDER, follow_on, NULL, &err), &err, "first");
         check_ok(pr_bus_on(s.bus, "second", TYPE_FOLLOW, count_one, &s.seen[0], &err), &err,
                  "second");
         stand_start(&s);
         pr_message message = order_message("{}");
         for (int i = 0; i < 20; i++)
-            check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, schemes[n]);
-        wait_seen(&s.seen[0], 20, schemes[n]);
+            check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, scheme_at(n));
+        wait_seen(&s.seen[0], 20, scheme_at(n));
         stand_close(&s);
     }
 }
@@ -302,15 +317,15 @@ static void a_follow_up_goes_on_by_the_default_transport(void **state)
 /* Stopped, what comes meanwhile waits; started again, it is handled. */
 static void a_bus_is_stopped_and_started_again(void **state)
 {
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
         stand_start(&s);
         pr_message message = order_message("{}");
         check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, "publish");
-        wait_seen(&s.seen[0], 1, schemes[n]);
+        wait_seen(&s.seen[0], 1, scheme_at(n));
         pr_bus_stop(s.bus);
         pr_bus_stop(s.bus);
         pr_bus_snapshot snapshot = bus_snapshot(&s);
@@ -318,7 +333,7 @@ static void a_bus_is_stopped_and_started_again(void **state)
         assert_int_equal(snapshot.stopped, 1);
         check_ok(pr_bus_publish(s.bus, &message, NULL, &err), &err, "while stopped");
         stand_start(&s);
-        wait_seen(&s.seen[0], 2, schemes[n]);
+        wait_seen(&s.seen[0], 2, scheme_at(n));
         pr_endpoint *reader = pr_bus_endpoint(s.bus, "reader");
         pr_endpoint_pause(reader);
         int64_t until_us = pr__monotonic_us() + WAIT_US;
@@ -354,11 +369,11 @@ static pr_message ask(const char *body)
 static void a_request_gets_its_own_answer(void **state)
 {
     static const char *const wanted[] = {TYPE_PRICE};
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "on");
         stand_start(&s);
         for (int i = 0; i < 5; i++) {
@@ -366,7 +381,7 @@ static void a_request_gets_its_own_answer(void **state)
             (void)snprintf(body, sizeof body, "{\"n\":%d}", i);
             pr_message request = ask(body);
             check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err,
-                     schemes[n]);
+                     scheme_at(n));
             assert_string_equal(pr_reply_message(reply)->type, TYPE_PRICE);
             assert_memory_equal(pr_reply_message(reply)->body, body, strlen(body));
             assert_null(pr_reply_object(reply));
@@ -377,9 +392,9 @@ static void a_request_gets_its_own_answer(void **state)
             PR_REQUEST_OPTIONS(.reply_types = wanted, .reply_type_count = 1);
         pr_message request = ask("{}");
         check_error(pr_bus_request(s.bus, "prices", &request, &only, &reply, &err), &err,
-                    PR_E_CONTENT, TYPE_NONE, schemes[n]);
+                    PR_E_CONTENT, TYPE_NONE, scheme_at(n));
         pr_error_clear(&err);
-        check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err, schemes[n]);
+        check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err, scheme_at(n));
         assert_string_equal(pr_reply_message(reply)->type, TYPE_NONE);
         pr_reply_free(reply);
         pr_bus_snapshot snapshot = bus_snapshot(&s);
@@ -401,11 +416,11 @@ static pr_handled answer_late(void *user, pr_scope *scope)
 
 static void a_late_answer_is_counted_and_dropped(void **state)
 {
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         pr_endpoint_options opt = PR_ENDPOINT_OPTIONS(.id = "slow", .handler = answer_late,
                                                       .user = &s, .inbox = PR_INBOX_LEASED);
         check_ok(pr_bus_add_endpoint(s.bus, &opt, NULL, &err), &err, "slow");
@@ -413,7 +428,7 @@ static void a_late_answer_is_counted_and_dropped(void **state)
         const pr_request_options soon = PR_REQUEST_OPTIONS(.timeout_ms = 100);
         pr_message request = ask("{}");
         check_error(pr_bus_request(s.bus, "slow", &request, &soon, &reply, &err), &err,
-                    PR_E_BACKEND, "did not answer within 100 ms", schemes[n]);
+                    PR_E_BACKEND, "did not answer within 100 ms", scheme_at(n));
         assert_int_equal(err.retry, PR_RETRY_UNKNOWN);
         assert_null(reply);
         atomic_store(&s.seen[1], 1);
@@ -446,18 +461,18 @@ static pr_handled ask_further(void *user, pr_scope *scope)
 
 static void a_handler_may_ask_another_before_it_answers(void **state)
 {
-    for (size_t n = 0; n < COUNT_OF(schemes); n++) {
+    for (size_t n = 0; scheme_at(n); n++) {
         stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
-        stand_open(&s, *state, schemes[n]);
+        stand_open(&s, *state, scheme_at(n));
         pr_endpoint_options opt = PR_ENDPOINT_OPTIONS(.id = "outer", .handler = ask_further,
                                                       .user = &s, .inbox = PR_INBOX_LEASED);
         check_ok(pr_bus_add_endpoint(s.bus, &opt, NULL, &err), &err, "outer");
         check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "prices");
         stand_start(&s);
         pr_message request = ask("{}");
-        check_ok(pr_bus_request(s.bus, "outer", &request, NULL, &reply, &err), &err, schemes[n]);
+        check_ok(pr_bus_request(s.bus, "outer", &request, NULL, &reply, &err), &err, scheme_at(n));
         assert_memory_equal(pr_reply_message(reply)->body, "{\"inner\":1}", 11);
         pr_reply_free(reply);
         stand_close(&s);
@@ -479,7 +494,7 @@ static void who_waits_is_told_that_the_bus_stops(void **state)
     pr_error err = PR_ERROR_INIT;
     pr_reply *reply = NULL;
     pthread_t thread;
-    stand_open(&s, *state, "memory");
+    stand_open(&s, *state, scheme_at(0));
     check_ok(pr_bus_on(s.bus, "silent", TYPE_ASK, count_one, &s.seen[0], &err), &err, "silent");
     stand_start(&s);
     assert_int_equal(pthread_create(&thread, NULL, stop_soon, &s), 0);
@@ -521,7 +536,7 @@ static void answers_of_many_threads_are_not_mixed_up(void **state)
     pr_error err = PR_ERROR_INIT;
     asker askers[4];
     pthread_t threads[4];
-    stand_open(&s, *state, "memory");
+    stand_open(&s, *state, scheme_at(0));
     check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "on");
     stand_start(&s);
     for (int i = 0; i < 4; i++) {

@@ -6,6 +6,7 @@
 #include "base/time.h"
 
 const bus_provider *bus_provider_in_use;
+const bus_carrier *bus_carrier_in_use;
 
 static void observe(void *user, const pr_observation *observation)
 {

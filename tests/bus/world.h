@@ -39,6 +39,13 @@ typedef struct bus_provider {
     void (*text)(const char *address, const char *sql, char *out, size_t size);
 } bus_provider;
 
+/* A transport for the bus suite to run on instead of the memory and the database transports. */
+typedef struct bus_carrier {
+    const char *scheme;
+    void (*fresh)(void); /* nothing of earlier cases is at the other side */
+    pr_status (*make)(pr_transport **ret_transport, pr_error *err);
+} bus_carrier;
+
 /* What the handler does. */
 typedef pr_handled (*world_act)(world *w, pr_scope *scope);
 
@@ -65,6 +72,7 @@ struct world {
 };
 
 extern const bus_provider *bus_provider_in_use;
+extern const bus_carrier *bus_carrier_in_use; /* NULL = memory and database */
 
 int world_setup(void **state);
 int world_teardown(void **state);
