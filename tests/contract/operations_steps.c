@@ -20,8 +20,10 @@ id_text post_message(store_fixture *fix, const pr_message *message)
 
 id_text post(store_fixture *fix, const char *key, const char *destination)
 {
-    pr_message message = PR_MESSAGE(.type = TYPE_PLACED, .key = key, .destination = destination,
-                                    .body = "{\"a\":1}", .body_size_bytes = 7);
+    /* by the database's clock, which the test moves, not the host's */
+    pr_message message =
+        PR_MESSAGE(.type = TYPE_PLACED, .key = key, .destination = destination, .body = "{\"a\":1}",
+                   .body_size_bytes = 7, .occurred_at_us = store_now_us(fix));
     return post_message(fix, &message);
 }
 
