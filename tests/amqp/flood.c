@@ -167,7 +167,7 @@ static void flood_check(flood *of)
     for (uint64_t i = 0; i < of->next; i++)
         if (of->confirmed[i] && !of->arrived[i])
             fail_msg("message %llu was confirmed and is lost", (unsigned long long)i);
-    print_message("%llu confirmed over restarts, %llu sent again, %llu came twice, none lost\n",
+    print_message("# %llu confirmed over restarts, %llu sent again, %llu came twice, none lost\n",
                   (unsigned long long)of->confirmed_count, (unsigned long long)of->lost_count,
                   (unsigned long long)doubled);
 }
