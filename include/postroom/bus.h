@@ -32,6 +32,8 @@ typedef struct pr_bus_options {
     const pr_clock *clock;         /* borrowed; NULL = the system's */
     const pr_random *random;       /* borrowed; NULL = the system's */
     const pr_observer *observer;   /* borrowed, told by several threads at once; may be NULL */
+    /* The subscription for answers outlives a process that died so long; >= 100 ms; 0 = 60,000 */
+    int64_t reply_expiry_ms;
 } pr_bus_options;
 
 /* clang-format off */

@@ -17,9 +17,11 @@
 #include "core/address.h"
 #include "core/endpoint.h"
 
-#define ORIGIN                "bus"
-#define START_WAIT_MS_DEFAULT 5000
-#define LOOK_US               1000
+#define ORIGIN                  "bus"
+#define START_WAIT_MS_DEFAULT   5000
+#define REPLY_EXPIRY_MS_DEFAULT 60000
+#define REPLY_EXPIRY_MS_MIN     100 /* a box is looked at every 50 ms */
+#define LOOK_US                 1000
 
 int64_t pr__bus_now_us(const pr_bus *bus)
 {
@@ -37,6 +39,9 @@ static pr_status check_options(const pr_bus_options *opt, pr_error *err)
     if (opt->publish_deadline_ms < 0 || opt->start_wait_ms < 0)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "publish_deadline_ms and start_wait_ms must be milliseconds >= 0");
+    if (opt->reply_expiry_ms != 0 && opt->reply_expiry_ms < REPLY_EXPIRY_MS_MIN)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "reply_expiry_ms is %lld, must be 0 or >= %d",
+                        (long long)opt->reply_expiry_ms, REPLY_EXPIRY_MS_MIN);
     if (opt->relay)
         TRY(pr__sized_check(opt->relay, sizeof *opt->relay, "pr_relay_options", ORIGIN, err));
     return PR_OK;
@@ -51,6 +56,8 @@ static void fill_defaults(pr_bus *bus, const pr_bus_options *opt)
         bus->opt.publish_deadline_ms = PR_PUBLISH_DEADLINE_MS_DEFAULT;
     if (opt->start_wait_ms == 0)
         bus->opt.start_wait_ms = START_WAIT_MS_DEFAULT;
+    if (opt->reply_expiry_ms == 0)
+        bus->opt.reply_expiry_ms = REPLY_EXPIRY_MS_DEFAULT;
     if (opt->relay)
         bus->relay_options = *opt->relay;
     else

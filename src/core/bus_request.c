@@ -24,8 +24,7 @@
 #define ORIGIN             "bus"
 #define TIMEOUT_MS_DEFAULT 30000
 #define TIMEOUT_MS_MAX     (24LL * 3600 * 1000)
-#define EXPIRY_MS          60000 /* of a box whose process died */
-#define KEEP_US            (EXPIRY_MS * 1000LL / 4)
+#define KEEPS_AN_EXPIRY    4 /* a box is renewed so often before it would expire */
 #define RECEIVE_MS         50
 #define RECEIVE_MAX        16
 #define LOOK_US            100000
@@ -82,7 +81,7 @@ static pr_status box_subscribe(pr__reply_box *box, pr_error *err)
     pr_subscribe_options opt = {.size = (uint32_t)sizeof opt,
                                 .endpoint = box->id,
                                 .temporary = true,
-                                .expiry_ms = EXPIRY_MS};
+                                .expiry_ms = box->bus->opt.reply_expiry_ms};
     TRY(pr_transport_open(box->transport, RECEIVE_MS * 20, err));
     return pr_transport_subscribe(box->transport, &opt, &box->subscription, err);
 }
@@ -93,7 +92,7 @@ static void box_receive(pr__reply_box *box, int64_t *kept_us)
     size_t count = 0;
     int64_t now_us = pr__monotonic_us();
     pr_status status = PR_OK;
-    if (now_us - *kept_us > KEEP_US) {
+    if (now_us - *kept_us > box->bus->opt.reply_expiry_ms * 1000 / KEEPS_AN_EXPIRY) {
         *kept_us = now_us;
         status = pr_subscription_keep(box->subscription, NULL);
     }

@@ -145,6 +145,10 @@ static void misuse_is_refused(void **state)
     check_error(pr_bus_new(&(pr_bus_options)PR_BUS_OPTIONS(.store = NULL), &none, &err), &err,
                 PR_E_INVALID, "needs a store", "no store");
     stand_open(&s, *state, "memory");
+    const pr_bus_options hasty = PR_BUS_OPTIONS(.store = s.w->store, .reply_expiry_ms = 99);
+    err = (pr_error)PR_ERROR_INIT;
+    check_error(pr_bus_new(&hasty, &none, &err), &err, PR_E_INVALID,
+                "reply_expiry_ms is 99, must be 0 or >= 100", "expiry");
     const struct {
         const char *label;
         pr_status wanted;

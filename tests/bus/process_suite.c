@@ -15,10 +15,13 @@
 #include "base/time.h"
 #include "bus/world.h"
 
-#define ID_A    "0198c5f2-7d3e-7a10-8b2c-00000000000a"
-#define WAIT_US 30000000
-#define TWINS   3 /* processes that handle copies of one message */
-#define COPIES  16
+#define ID_A       "0198c5f2-7d3e-7a10-8b2c-00000000000a"
+#define WAIT_US    30000000
+#define TYPE_ASK   "urn:message:shop:price-asked"
+#define TYPE_PRICE "urn:message:shop:price-told"
+#define TWINS      3 /* processes that handle copies of one message */
+#define COPIES     16
+#define EXPIRY_MS  400
 
 extern char **environ;
 
@@ -142,11 +145,31 @@ static int twin(child *c, const char *address, const char *threads)
     return good ? 0 : 1;
 }
 
+/* Ask, and be killed before the answer comes. */
+static int requester(const child *c, const char *address)
+{
+    pr_store *store = c->provider->open(address);
+    pr_transport *database = NULL;
+    pr_bus *bus = NULL;
+    pr_reply *reply = NULL;
+    const pr_bus_options opt =
+        PR_BUS_OPTIONS(.store = store, .relay_off = true, .reply_expiry_ms = EXPIRY_MS);
+    pr_message request = PR_MESSAGE(.type = TYPE_ASK, .body = "{}", .body_size_bytes = 2);
+    if (pr_database_transport_new(store, NULL, &database, NULL) != PR_OK ||
+        pr_bus_new(&opt, &bus, NULL) != PR_OK ||
+        pr_bus_add_transport(bus, database, NULL) != PR_OK || pr_bus_start(bus, NULL) != PR_OK)
+        return 1;
+    (void)!pr_bus_request(bus, "prices", &request, NULL, &reply, NULL);
+    return 1; /* it was to be killed */
+}
+
 int bus_child_run(const bus_provider *provider, char **argv)
 {
     child c = {.provider = provider, .mode = argv[2]};
     if (strcmp(c.mode, "twin") == 0)
         return twin(&c, argv[3], argv[4]);
+    if (strcmp(c.mode, "requester") == 0)
+        return requester(&c, argv[3]);
     static const char *const types[] = {TYPE_ORDER};
     pr_store *store = provider->open(argv[3]);
     pr_transport *transport = NULL;
@@ -329,12 +352,98 @@ static void copies_in_three_processes_have_one_effect(void **state)
     assert_int_equal(world_number(w, PARKED), 0);
 }
 
+typedef struct prices {
+    atomic_int asked;
+    atomic_bool answer;
+} prices;
+
+static pr_handled tell_price(void *user, pr_scope *scope)
+{
+    prices *p = user;
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    pr_message price = PR_MESSAGE(.type = TYPE_PRICE, .body = "{}", .body_size_bytes = 2);
+    atomic_fetch_add(&p->asked, 1);
+    while (!atomic_load(&p->answer) && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    return pr_scope_reply(scope, &price, NULL, NULL) == PR_OK ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+}
+
+static pr_bus *prices_bus(world *w, prices *p, pr_transport *database)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_bus *bus = NULL;
+    const pr_relay_options relay = PR_RELAY_OPTIONS(.backoff_initial_ms = 20, .retry_max = 2,
+                                                    .jitter_percent = PR_JITTER_NONE);
+    const pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .relay = &relay);
+    pr_endpoint_options endpoint = PR_ENDPOINT_OPTIONS(.id = "prices", .handler = tell_price,
+                                                       .user = p, .inbox = PR_INBOX_LEASED);
+    check_ok(pr_bus_new(&opt, &bus, &err), &err, "bus");
+    check_ok(pr_bus_add_transport(bus, database, &err), &err, "database");
+    check_ok(pr_bus_add_endpoint(bus, &endpoint, NULL, &err), &err, "prices");
+    check_ok(pr_bus_start(bus, &err), &err, "start");
+    return bus;
+}
+
+/* Nobody gets what is sent there any more. */
+static void wait_expired(pr_bus *bus, const char *address)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_message message = PR_MESSAGE(.type = TYPE_PRICE, .body = "{}", .body_size_bytes = 2);
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (pr_bus_send(bus, address, &message, NULL, NULL) == PR_OK &&
+           pr__monotonic_us() < until_us)
+        pr__sleep_us(10000);
+    check_error(pr_bus_send(bus, address, &message, NULL, &err), &err, PR_E_NOT_FOUND, "reply/",
+                "expired");
+}
+
+/* Its subscription expires; the answer is returned to the outbox, is tried as often as any other,
+   and rests there. What is left of the subscription goes when the next one is made. */
+static void the_answer_to_a_dead_requester_is_dead(void **state)
+{
+    static const char dead[] = "SELECT count(*) FROM {p}_outbox_parked WHERE state = 'dead'";
+    static const char boxes[] = "SELECT count(*) FROM {p}_subscription WHERE temporary";
+    world *w = *state;
+    pr_error err = PR_ERROR_INIT;
+    prices p = {.asked = 0};
+    pr_transport *database = NULL;
+    pr_reply *reply = NULL;
+    char address[128];
+    check_ok(pr_database_transport_new(w->store, NULL, &database, &err), &err, "database");
+    pr_bus *bus = prices_bus(w, &p, database);
+    other asker = start(w, "requester", "1");
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (atomic_load(&p.asked) == 0 && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    assert_int_equal(world_number(w, boxes), 1);
+    (void)snprintf(address, sizeof address, "database://%s",
+                   world_text(w, "SELECT name FROM {p}_subscription WHERE temporary"));
+    assert_true(WIFSIGNALED(end(&asker, SIGKILL)));
+    wait_expired(bus, address);
+    atomic_store(&p.answer, true);
+    until_us = pr__monotonic_us() + WAIT_US;
+    while (world_number(w, dead) == 0 && pr__monotonic_us() < until_us)
+        pr__sleep_us(20000);
+    assert_int_equal(world_number(w, dead), 1);
+    assert_string_equal(world_text(w, "SELECT destination FROM {p}_outbox_parked"), address);
+    assert_int_equal(atomic_load(&p.asked), 1);
+    pr_message request = PR_MESSAGE(.type = TYPE_ASK, .body = "{}", .body_size_bytes = 2);
+    check_ok(pr_bus_request(bus, "prices", &request, NULL, &reply, &err), &err, "another");
+    assert_int_equal(world_number(w, boxes), 1); /* its own: the dead one's is gone */
+    assert_int_equal(world_number(w, "SELECT count(*) FROM {p}_outbox_parked"), 1);
+    pr_reply_free(reply);
+    pr_bus_free(bus);
+    assert_int_equal(world_number(w, boxes), 0);
+    pr_transport_free(database);
+}
+
 size_t process_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
         CASE(a_busy_delivery_whose_holder_is_killed_is_processed),
         CASE(one_frozen_past_its_lease_can_not_complete),
         CASE(copies_in_three_processes_have_one_effect),
+        CASE(the_answer_to_a_dead_requester_is_dead),
     };
     *ret_tests = tests;
     return COUNT_OF(tests);

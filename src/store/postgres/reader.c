@@ -20,7 +20,8 @@
 #include "port/state.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN "postgres.reader"
+#define ORIGIN           "postgres.reader"
+#define DROP_EXPIRED_MAX 8
 
 pr_status pr__pg_reader_gone(int64_t reader, pr_error *err)
 {
@@ -145,6 +146,9 @@ static const char SQL_MAKE[] =
     "'00000000-0000-0000-0000-000000000000', 'release', '', '{}', '{}', '{}', start.pend, '{}' "
     "FROM made, start, generate_series(0, $7 - 1) AS l(lane)) SELECT reader FROM made";
 
+static const char SQL_EXPIRED[] =
+    "SELECT s.reader FROM {p}subscription AS s WHERE s.temporary AND NOT " NOT_EXPIRED
+    " ORDER BY s.reader LIMIT 1 FOR UPDATE SKIP LOCKED";
 static const char SQL_DROP_PARKED[] = "DELETE FROM {p}outbox_parked WHERE reader = $1";
 static const char SQL_DROP_JOURNAL[] = "DELETE FROM {p}outbox_claim WHERE reader = $1";
 static const char SQL_DROP[] = "DELETE FROM {p}subscription WHERE reader = $1";
@@ -154,6 +158,21 @@ static pr_status drop(pr__pg_store *store, int64_t reader, int64_t *ret_count, p
     TRY(pr__pg_run(&store->conn, SQL_DROP, ret_count, err, "i", reader));
     TRY(pr__pg_run(&store->conn, SQL_DROP_PARKED, NULL, err, "i", reader));
     return pr__pg_run(&store->conn, SQL_DROP_JOURNAL, NULL, err, "i", reader);
+}
+
+/* What others left who died: nobody else ever looks for it. A few at a time, the oldest first, and
+   none that another drops just now. */
+static pr_status drop_expired(pr__pg_store *store, pr_error *err)
+{
+    for (int i = 0; i < DROP_EXPIRED_MAX; i++) {
+        int64_t reader = 0, count = 0;
+        bool found = false;
+        TRY(pr__pg_int(&store->conn, SQL_EXPIRED, &reader, &found, err, ""));
+        if (!found)
+            return PR_OK;
+        TRY(drop(store, reader, &count, err));
+    }
+    return PR_OK;
 }
 
 static pr_status make(pr__pg_store *store, const pr__reader_spec *spec, pr__pg_array *filter,
@@ -170,7 +189,8 @@ static pr_status make(pr__pg_store *store, const pr__reader_spec *spec, pr__pg_a
     pr__pg_add_int(&params, store->settings.lanes);
     TRY(pr__pg_exec(&store->conn, SQL_MAKE, &params, &result, err));
     *ret_reader = pr__pg_value_int(result, 0, 0);
-    return PR_OK;
+    /* after it: our transaction has its id from there on */
+    return spec->temporary ? drop_expired(store, err) : PR_OK;
 }
 
 static pr_status find_or_make(pr__pg_store *store, const pr__reader_spec *spec,

@@ -21,7 +21,8 @@
 #include "store/sqlite/journal.h"
 #include "store/sqlite/row.h"
 
-#define ORIGIN "sqlite.reader"
+#define ORIGIN           "sqlite.reader"
+#define DROP_EXPIRED_MAX 8
 
 static const char SQL_LOAD[] = "SELECT order_policy FROM {p}_subscription WHERE reader = ?1 AND "
                                "(expires_at IS NULL OR expires_at > ?2)";
@@ -179,6 +180,9 @@ static const char SQL_START[] =
     "ALL SELECT n + 1 FROM lane WHERE n + 1 < ?2) SELECT ?1, n, 0, 'release', '', '', s.start_id, "
     "s.start_id + 1, '[]', '[]', '{}', 0, 0, 0, 0, ?3 FROM lane, {p}_subscription AS s WHERE "
     "s.reader = ?1";
+static const char SQL_EXPIRED[] =
+    "SELECT reader FROM {p}_subscription WHERE temporary AND expires_at <= ?1 ORDER BY reader "
+    "LIMIT 1";
 static const char SQL_DROP_PARKED[] = "DELETE FROM {p}_outbox_parked WHERE reader = ?1";
 static const char SQL_DROP_JOURNAL[] = "DELETE FROM {p}_outbox_claim WHERE reader = ?1";
 static const char SQL_DROP[] = "DELETE FROM {p}_subscription WHERE reader = ?1";
@@ -188,6 +192,26 @@ static pr_status drop(pr__sqlite_store *store, int64_t reader, int64_t *ret_coun
     TRY(pr__sqlite_run(&store->conn, SQL_DROP_PARKED, NULL, err, "i", reader));
     TRY(pr__sqlite_run(&store->conn, SQL_DROP_JOURNAL, NULL, err, "i", reader));
     return pr__sqlite_run(&store->conn, SQL_DROP, ret_count, err, "i", reader);
+}
+
+/* What others left who died: nobody else ever looks for it. A few at a time, the oldest first. */
+static pr_status drop_expired(pr__sqlite_store *store, pr_error *err)
+{
+    int64_t now = pr__sqlite_now(&store->base);
+    for (int i = 0; i < DROP_EXPIRED_MAX; i++) {
+        int64_t reader = 0, count = 0;
+        {
+            AUTO_STMT stmt = NULL;
+            bool row = false;
+            TRY(pr__sqlite_query(&store->conn, SQL_EXPIRED, &stmt, err, "i", now));
+            TRY(pr__sqlite_step(&store->conn, stmt, &row, err));
+            if (!row)
+                return PR_OK;
+            reader = sqlite3_column_int64(stmt, 0);
+        }
+        TRY(drop(store, reader, &count, err));
+    }
+    return PR_OK;
 }
 
 static pr_status make(pr__sqlite_store *store, const pr__reader_spec *spec, const char *filter,
@@ -203,8 +227,9 @@ static pr_status make(pr__sqlite_store *store, const pr__reader_spec *spec, cons
         TRY(pr__sqlite_run(conn, SQL_INSERT, NULL, err, "tttinni", spec->name, filter, order,
                            (int64_t)0, now));
     *ret_reader = sqlite3_last_insert_rowid(conn->db);
-    return pr__sqlite_run(conn, SQL_START, NULL, err, "iii", *ret_reader,
-                          (int64_t)store->settings.lanes, now);
+    TRY(pr__sqlite_run(conn, SQL_START, NULL, err, "iii", *ret_reader,
+                       (int64_t)store->settings.lanes, now));
+    return spec->temporary ? drop_expired(store, err) : PR_OK;
 }
 
 static pr_status find_or_make(pr__sqlite_store *store, const pr__reader_spec *spec,
