@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/time.h"
 #include "bus/world.h"
 
@@ -62,6 +63,13 @@ static pr_handled child_handle(void *user, pr_scope *scope)
     }
     if (strcmp(c->mode, "leased") == 0)
         say(good ? "d" : "l");
+    if (strncmp(c->mode, "stop", 4) == 0) {
+        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        say("i");
+        while (!pr_scope_cancelled(scope) && pr__monotonic_us() < until_us)
+            pr__sleep_us(1000);
+        return PR_HANDLED_RETRY;
+    }
     return good ? PR_HANDLED_OK : PR_HANDLED_RETRY;
 }
 
@@ -173,12 +181,16 @@ int bus_child_run(const bus_provider *provider, char **argv)
     static const char *const types[] = {TYPE_ORDER};
     pr_store *store = provider->open(argv[3]);
     pr_transport *transport = NULL;
-    bool leased = strcmp(c.mode, "leased") == 0;
+    bool leased = strstr(c.mode, "leased") != NULL;
+#ifdef PR_FAULT_POINTS
+    if (argv[5][0] != '\0')
+        pr__fault_reset(argv[5]);
+#endif
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = CONSUMER, .types = types, .type_count = 1,
                             .handler = child_handle, .user = &c,
                             .inbox = leased ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL,
-                            .lease_ms = 600, .poll_ms = 5,
+                            .lease_ms = 600, .poll_ms = 5, .stop_grace_ms = 100,
                             .concurrency = (uint32_t)strtol(argv[4], NULL, 10),
                             .busy_wait_ms = 300);
     if (pr_database_transport_new(store, NULL, &transport, NULL) != PR_OK ||
@@ -200,13 +212,18 @@ typedef struct other {
     int told; /* its input: closed to let it go on */
 } other;
 
-static other start(world *w, const char *mode, const char *threads)
+static other start_with(world *w, const char *mode, const char *threads, const char *fault)
 {
     other o = {.pid = 0};
     int ends[2], inputs[2];
     posix_spawn_file_actions_t actions;
     char self[] = "/proc/self/exe", flag[] = "--child";
-    char *argv[] = {self, flag, (char *)(uintptr_t)mode, w->address, (char *)(uintptr_t)threads,
+    char *argv[] = {self,
+                    flag,
+                    (char *)(uintptr_t)mode,
+                    w->address,
+                    (char *)(uintptr_t)threads,
+                    (char *)(uintptr_t)fault,
                     NULL};
     /* closed in children that come later: they must not keep this one waiting */
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
@@ -221,6 +238,11 @@ static other start(world *w, const char *mode, const char *threads)
     o.said = ends[0];
     o.told = inputs[1];
     return o;
+}
+
+static other start(world *w, const char *mode, const char *threads)
+{
+    return start_with(w, mode, threads, "");
 }
 
 static char hear(const other *o)
@@ -259,13 +281,18 @@ static void use_database(world *w)
     world_start(w);
 }
 
-static void send_a(world *w)
+static void send_id(world *w, const char *id)
 {
-    pr_message message = PR_MESSAGE(.id = ID_A, .type = TYPE_ORDER, .type_version = 1,
+    pr_message message = PR_MESSAGE(.id = id, .type = TYPE_ORDER, .type_version = 1,
                                     .content_type = "application/json",
                                     .destination = "database://topic/" TYPE_ORDER, .body = "{}",
                                     .body_size_bytes = 2, .occurred_at_us = 1767225600000000);
     world_send_message(w, &message);
+}
+
+static void send_a(world *w)
+{
+    send_id(w, ID_A);
 }
 
 /* It had the mark and had not committed: nobody takes that for done, and when it is dead the
@@ -437,6 +464,132 @@ static void the_answer_to_a_dead_requester_is_dead(void **state)
     pr_transport_free(database);
 }
 
+#ifdef PR_FAULT_POINTS
+typedef struct kill_case {
+    const char *label, *mode, *threads, *fault;
+    int messages;
+    int effects; /* when it is dead; ANY of several messages */
+} kill_case;
+
+#define ANY (-1)
+
+/* It must have been killed by its fault point; one that was not is killed here, and fails. */
+static void check_killed(other *o, const char *label)
+{
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int status = 0;
+    pid_t ended = 0;
+    while ((ended = waitpid(o->pid, &status, WNOHANG)) == 0 && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    if (ended == 0)
+        (void)end(o, SIGKILL);
+    else
+        close(o->said);
+    if (ended != o->pid || !WIFSIGNALED(status))
+        fail_msg("%s: it was not killed at its fault point", label);
+}
+
+static void run_kill_case(world *w, const kill_case *c, int number, int before)
+{
+    w->endpoint = pr_endpoint_free(w->endpoint); /* the other one is to get them */
+    for (int i = 0; i < c->messages; i++) {
+        char id[40];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-%04x%08x", number, i);
+        send_id(w, id);
+    }
+    other killed = start_with(w, c->mode, c->threads, c->fault);
+    check_killed(&killed, c->label);
+    int64_t effects = world_number(w, EFFECTS) - before;
+    if (c->effects != ANY && effects != c->effects)
+        fail_msg("%s: %lld effects when it is dead, wanted %d", c->label, (long long)effects,
+                 c->effects);
+    w->opt.inbox = strstr(c->mode, "leased") ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL;
+    world_start(w);
+    if (c->messages == 1 && c->effects == 1)
+        world_until(w, duplicate, 1);
+    world_until_number(w, EFFECTS, before + c->messages);
+    world_until_number(w, MARKS, before + c->messages);
+    world_until_number(w, PARKED, 0);
+    if (world_number(w, "SELECT count(DISTINCT id) FROM effects") != before + c->messages)
+        fail_msg("%s: an effect is there twice", c->label);
+    if (world_snapshot(w).failed + world_snapshot(w).dead != 0)
+        fail_msg("%s: it was charged", c->label);
+}
+#endif
+
+/* Before the commit: no effect, then one. After it: that one. Whoever handled beside it loses
+   nothing. */
+static void one_killed_around_its_commit_has_one_effect(void **state)
+{
+#ifdef PR_FAULT_POINTS
+    static const kill_case cases[] = {
+        {"before", "work", "1", "endpoint.before_commit:1:kill", 1, 0},
+        {"before, workers", "work", "4", "endpoint.before_commit:1:kill", 1, 0},
+        {"after, workers", "work", "4", "endpoint.after_commit:1:kill", 1, 1},
+        {"ack, workers", "work", "4", "endpoint.before_ack:1:kill", 1, 1},
+        {"many, before", "work", "4", "endpoint.before_commit:3:kill", 8, ANY},
+        {"many, ack", "work", "4", "endpoint.before_ack:3:kill", 8, ANY},
+        {"lease", "work-leased", "4", "endpoint.after_lease_commit:1:kill", 1, 0},
+        {"leased, before", "work-leased", "1", "endpoint.before_commit:1:kill", 1, 0},
+        {"leased, before, workers", "work-leased", "4", "endpoint.before_commit:1:kill", 1, 0},
+        {"leased, after", "work-leased", "1", "endpoint.after_commit:1:kill", 1, 1},
+        {"leased, ack, workers", "work-leased", "4", "endpoint.before_ack:1:kill", 1, 1},
+        {"leased, many", "work-leased", "4", "endpoint.before_commit:3:kill", 8, ANY},
+    };
+    world *w = *state;
+    int before = 0;
+    use_database(w);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        run_kill_case(w, &cases[i], (int)i, before);
+        before += cases[i].messages;
+    }
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+static pr_handled act_note_attempts(world *w, pr_scope *scope)
+{
+    atomic_store(&w->flag, (int)pr_scope_attempts(scope));
+    return PR_HANDLED_OK;
+}
+
+/* It is told to give up: nothing of its work stays, and no attempt is counted. */
+static void one_stopped_in_its_handler_charges_nothing(void **state)
+{
+    static const struct {
+        const char *label, *mode, *threads;
+    } cases[] = {{"alone", "stop", "1"},
+                 {"workers", "stop", "4"},
+                 {"leased", "stop-leased", "1"},
+                 {"leased, workers", "stop-leased", "4"}};
+    world *w = *state;
+    use_database(w);
+    w->act = act_note_attempts;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char id[40];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-%012zx", i);
+        w->endpoint = pr_endpoint_free(w->endpoint);
+        other stopped = start(w, cases[i].mode, cases[i].threads);
+        send_id(w, id);
+        CHECK_CASE(hear(&stopped) == 'i', cases[i].label);
+        int status = end(&stopped, SIGTERM);
+        CHECK_CASE(WIFEXITED(status) && WEXITSTATUS(status) == 0, cases[i].label);
+        CHECK_CASE(world_number(w, EFFECTS) == (int64_t)i, cases[i].label);
+        CHECK_CASE(world_number(w, "SELECT coalesce(max(attempts), 0) FROM {p}_inbox_parked") == 0,
+                   cases[i].label);
+        w->opt.inbox = strstr(cases[i].mode, "leased") ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL;
+        atomic_store(&w->flag, -1);
+        world_start(w);
+        world_until(w, handled, 1);
+        CHECK_CASE(atomic_load(&w->flag) == 0, cases[i].label);
+        CHECK_CASE(world_snapshot(w).failed == 0, cases[i].label);
+        CHECK_CASE(world_number(w, EFFECTS) == (int64_t)i + 1, cases[i].label);
+        world_until_number(w, PARKED, 0);
+    }
+}
+
 size_t process_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
@@ -444,6 +597,8 @@ size_t process_suite(const struct CMUnitTest **ret_tests)
         CASE(one_frozen_past_its_lease_can_not_complete),
         CASE(copies_in_three_processes_have_one_effect),
         CASE(the_answer_to_a_dead_requester_is_dead),
+        CASE(one_killed_around_its_commit_has_one_effect),
+        CASE(one_stopped_in_its_handler_charges_nothing),
     };
     *ret_tests = tests;
     return COUNT_OF(tests);

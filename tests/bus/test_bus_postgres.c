@@ -90,7 +90,7 @@ static const bus_provider provider = {.name = "postgres",
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "--child") == 0)
+    if (argc == 6 && strcmp(argv[1], "--child") == 0)
         return bus_child_run(&provider, argv);
     databases.server = postgres_server_start(NULL);
     int failed = bus_suites_run(&provider);

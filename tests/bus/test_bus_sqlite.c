@@ -135,7 +135,7 @@ static const bus_provider provider = {.name = "sqlite",
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "--child") == 0)
+    if (argc == 6 && strcmp(argv[1], "--child") == 0)
         return bus_child_run(&provider, argv);
     return bus_suites_run(&provider);
 }

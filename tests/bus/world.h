@@ -112,7 +112,8 @@ size_t scope_suite(const struct CMUnitTest **ret_tests);
 size_t workers_suite(const struct CMUnitTest **ret_tests);
 size_t bus_suite(const struct CMUnitTest **ret_tests);
 size_t process_suite(const struct CMUnitTest **ret_tests);
-/* The program as another process of a test: argv is "--child", mode, address, threads. */
+/* The program as another process of a test: argv is "--child", mode, address, threads,
+   fault. */
 int bus_child_run(const bus_provider *provider, char **argv);
 int bus_suites_run(const bus_provider *provider);
 
