@@ -58,6 +58,12 @@ static pr_status make_parts(pr_endpoint *endpoint, const pr_endpoint_options *op
     bool leased = opt->inbox == PR_INBOX_LEASED;
     TRY(pr__chain_make(opt->middleware, opt->middleware_count, leased, endpoint->arena,
                        &endpoint->chain, err));
+    if (opt->batch_max > 1 &&
+        !(endpoint->chain.has_inbox && endpoint->chain.items[0].invoke == pr__unit_invoke))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "batch_max is %u: then 'unit' must be the outermost of the middleware, "
+                        "with 'inbox' inside",
+                        opt->batch_max);
     if (leased)
         TRY(pr__renewer_new(endpoint->store, endpoint->opt.id, endpoint->opt.clock,
                             endpoint->opt.lease_ms, &endpoint->renewer, err));

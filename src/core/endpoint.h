@@ -1,7 +1,8 @@
 /*
  * An endpoint's inside, shared by its files: endpoint.c (life), endpoint_options.c, endpoint_loop.c
  * (what comes next), endpoint_retry.c (parked rows), endpoint_work.c (what becomes of one message),
- * endpoint_chain.c (one message through the unit, the inbox and the handler).
+ * endpoint_chain.c (one message through the unit, the inbox and the handler), endpoint_batch.c
+ * (several messages through one unit).
  */
 #ifndef PR_CORE_ENDPOINT_H
 #define PR_CORE_ENDPOINT_H
@@ -24,6 +25,7 @@
 
 #define PR_ENDPOINT_PREFETCH_MAX 4096
 #define PR_ENDPOINT_WORKERS_MAX  256
+#define PR_ENDPOINT_BATCH_MAX    60 /* PostgreSQL caches 64 subtransactions of a backend */
 
 /* Whose a message in hand is. Changed under the lock of the hand. */
 typedef enum pr__work_state {
@@ -55,7 +57,10 @@ typedef struct pr__work {
     char trouble[256];   /* what that met, for TROUBLE */
     char id[PR_DEDUP_ID_SIZE];
     char token[PR_UUID_TEXT_SIZE];
-    bool refused; /* it can never be handled: refusal says why */
+    bool alone;       /* not in a batch (again): by itself it gets what it deserves */
+    bool picked;      /* for the batch that is being picked, under the lock */
+    int64_t began_us; /* monotonic, of its handling in a batch */
+    bool refused;     /* it can never be handled: refusal says why */
     char refusal[PR_ERROR_MESSAGE_SIZE];
     int64_t busy_since_us; /* monotonic; 0 = not busy */
     int64_t ready_at_us;   /* monotonic; not before */
@@ -153,6 +158,13 @@ pr_status pr__endpoint_take(pr_endpoint *endpoint, const pr_delivery *deliveries
                             pr_error *err);
 /* The first that is due and stands behind no earlier one of its key; work_count = none. */
 uint32_t pr__endpoint_next_ready(const pr_endpoint *endpoint, int64_t now_us);
+/* What may be handled in one unit with the one at `index`, that one first, in order of arrival; of
+   each key from the earliest on. 1: that one goes by itself; more: they are being tried now. */
+uint32_t pr__endpoint_pick_batch(pr_endpoint *endpoint, uint32_t index, int64_t now_us,
+                                 pr__work *ret_works[PR_ENDPOINT_BATCH_MAX]);
+/* After a batch: what was done is to be settled, the rest waits in hand. All at once, so that of a
+   key nothing is given back past what waits. */
+void pr__endpoint_end_batch(pr_endpoint *endpoint, pr__work *const *works, uint32_t count);
 bool pr__endpoint_retry_ready(const pr_endpoint *endpoint, int64_t now_us);
 /* A retry, or a delivery, is tried: whose turn comes next. */
 void pr__endpoint_count_turn(pr_endpoint *endpoint, bool retry);
@@ -204,9 +216,21 @@ pr_status pr__work_from_row(const pr_endpoint *endpoint, const pr__item *item, p
                             pr_error *err);
 void *pr__work_free(pr__work *work);
 
+/* What its handler gets; NULL: out of memory. pr__scope_free. */
+pr_scope *pr__work_scope(pr_endpoint *endpoint, pr__work *work, int64_t began_us);
+/* It is done, durably: count and tell. */
+void pr__work_handled(pr_endpoint *endpoint, const pr__work *work, int64_t began_us);
+
 /* Try it once, with the store of the thread that calls. The verdict is set whatever the status; the
    status tells what failed. */
 pr_status pr__work_try(pr_endpoint *endpoint, pr_store *store, pr__work *work,
                        pr__verdict *ret_verdict, pr_error *err);
+
+/* ---- endpoint_batch.c ---- */
+
+/* Try several in one unit with one commit. Verdicts: ACK, or WAIT for what is to be tried again,
+   `alone` where something stood against it. The status tells what hindered all of them. */
+pr_status pr__batch_try(pr_endpoint *endpoint, pr_store *store, pr__work *const *works,
+                        uint32_t count, pr_error *err);
 
 #endif

@@ -173,9 +173,27 @@ static pr_handled complete(pr_scope *scope)
     return PR_HANDLED_OK;
 }
 
+/* One of a batch: whoever runs it keeps or takes back what is written here, and commits. */
+static pr_handled invoke_shared(pr_scope *scope, pr_next *next)
+{
+    pr_error local = PR_ERROR_INIT;
+    if (scope->unit_state != PR__UNIT_NONE)
+        return PR_HANDLED_STOPPED;
+    scope->unit = scope->shared;
+    scope->unit_state = PR__UNIT_OPEN;
+    /* a middleware must not find the context of the message before */
+    if (scope->endpoint->chain.count > 2 && pr__scope_inherit(scope, &local) != PR_OK)
+        return pr__scope_trouble(scope, &local);
+    pr_handled handled = pr_next_invoke(next, scope);
+    scope->good = handled == PR_HANDLED_OK && scope->in_inbox && !stopped(scope);
+    return handled;
+}
+
 pr_handled pr__unit_invoke(void *user, pr_scope *scope, pr_next *next)
 {
     (void)user;
+    if (scope->shared)
+        return invoke_shared(scope, next);
     if (stopped(scope) || scope->unit_state != PR__UNIT_NONE)
         return PR_HANDLED_STOPPED; /* a middleware asked once more after the end */
     pr_error local = PR_ERROR_INIT;
@@ -204,6 +222,18 @@ static pr_handled enter_transactional(pr_scope *scope, pr_next *next)
     if (status == PR_OK && entry == PR__INBOX_RUN)
         status = guard(scope, &local);
     if (status != PR_OK)
+        return pr__scope_trouble(scope, &local);
+    if (entry != PR__INBOX_RUN)
+        return stop(scope, entry);
+    scope->in_inbox = true;
+    return pr_next_invoke(next, scope);
+}
+
+static pr_handled enter_shared(pr_scope *scope, pr_next *next)
+{
+    pr__inbox_entry entry = PR__INBOX_RUN;
+    pr_error local = PR_ERROR_INIT;
+    if (pr__inbox_enter_shared(scope->unit, scope->inbox, &entry, &local) != PR_OK)
         return pr__scope_trouble(scope, &local);
     if (entry != PR__INBOX_RUN)
         return stop(scope, entry);
@@ -254,6 +284,8 @@ static pr_handled enter_leased(pr_scope *scope, pr_next *next)
 pr_handled pr__inbox_invoke(void *user, pr_scope *scope, pr_next *next)
 {
     (void)user;
+    if (scope->shared)
+        return enter_shared(scope, next);
     return leased(scope) ? enter_leased(scope, next) : enter_transactional(scope, next);
 }
 

@@ -177,7 +177,7 @@ static bool behind(const pr_endpoint *endpoint, uint32_t index)
     bool ordered = endpoint->opt.order != PR_ORDER_SKIP && work->message.key;
     for (uint32_t i = 0; i < index; i++) {
         const pr__work *earlier = endpoint->works[i];
-        if ((ordered && same_key(earlier, work)) ||
+        if ((ordered && !earlier->picked && same_key(earlier, work)) ||
             (earlier->state != PR__WORK_WAITING && same_id(earlier, work)))
             return true;
     }
@@ -192,6 +192,52 @@ uint32_t pr__endpoint_next_ready(const pr_endpoint *endpoint, int64_t now_us)
             return i;
     }
     return endpoint->work_count;
+}
+
+/* What may have killed a process, and what waits for its turn alone, is not mixed with others. */
+static bool may_share(const pr__work *work)
+{
+    return !work->alone && !work->refused && !work->delivery.redelivered && work->token[0] == '\0';
+}
+
+static bool picked_before(pr__work *const *works, uint32_t count, const pr__work *work)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (same_id(works[i], work))
+            return true;
+    }
+    return false;
+}
+
+uint32_t pr__endpoint_pick_batch(pr_endpoint *endpoint, uint32_t index, int64_t now_us,
+                                 pr__work *ret_works[PR_ENDPOINT_BATCH_MAX])
+{
+    uint32_t count = 0;
+    ret_works[0] = endpoint->works[index];
+    if (endpoint->opt.batch_max < 2 || !may_share(ret_works[0]))
+        return 1;
+    for (uint32_t i = index; i < endpoint->work_count && count < endpoint->opt.batch_max; i++) {
+        pr__work *work = endpoint->works[i];
+        bool ready = work->state == PR__WORK_WAITING && work->ready_at_us <= now_us;
+        if (!ready || !may_share(work) || behind(endpoint, i) ||
+            picked_before(ret_works, count, work))
+            continue;
+        work->picked = true;
+        ret_works[count++] = work;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ret_works[i]->picked = false;
+        if (count > 1)
+            ret_works[i]->state = PR__WORK_TRYING;
+    }
+    return count;
+}
+
+void pr__endpoint_end_batch(pr_endpoint *endpoint, pr__work *const *works, uint32_t count)
+{
+    (void)endpoint;
+    for (uint32_t i = 0; i < count; i++)
+        works[i]->state = works[i]->verdict == PR__WORK_ACK ? PR__WORK_TRIED : PR__WORK_WAITING;
 }
 
 bool pr__endpoint_retry_ready(const pr_endpoint *endpoint, int64_t now_us)

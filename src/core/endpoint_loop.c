@@ -106,6 +106,32 @@ static pr_status try_one(pr_endpoint *endpoint, bool retry, uint32_t index, pr_e
     return status;
 }
 
+/* The delivery, and what may share its transaction. What the batch met is told by those that are
+   tried again, alone. */
+static pr_status try_deliveries(pr_endpoint *endpoint, uint32_t index, int64_t now_us,
+                                pr_error *err)
+{
+    pr__work *works[PR_ENDPOINT_BATCH_MAX];
+    uint32_t count = pr__endpoint_pick_batch(endpoint, index, now_us, works);
+    if (count == 1)
+        return try_one(endpoint, /* retry= */ false, index, err);
+    pr_status status = PR_OK;
+    pr_status ignored = pr__batch_try(endpoint, endpoint->store, works, count, NULL);
+    (void)ignored;
+    pr__endpoint_end_batch(endpoint, works, count);
+    pr__endpoint_count_turn(endpoint, /* retry= */ false);
+    for (uint32_t i = index; i < endpoint->work_count;) {
+        pr_status settled = PR_OK;
+        if (endpoint->works[i]->state == PR__WORK_TRIED)
+            settled = pr__endpoint_after_delivery(endpoint, i, PR__WORK_ACK, err);
+        else
+            i++;
+        status = status == PR_OK ? settled : status;
+    }
+    pr__endpoint_maintain(endpoint);
+    return status;
+}
+
 /* ---- the transport ---- */
 
 static pr_status transport_failed(pr_endpoint *endpoint, pr_status status, const pr_error *local,
@@ -277,7 +303,7 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
         return try_one(endpoint, /* retry= */ true, 0, err);
     endpoint->retry_turn = true; /* the next due row comes after this delivery */
     if (have_delivery)
-        return try_one(endpoint, /* retry= */ false, index, err);
+        return try_deliveries(endpoint, index, now_us, err);
     return step_idle(endpoint, now_us, ret_wait_ms, err);
 }
 

@@ -50,6 +50,17 @@ static pr_status check_ranges(const pr_endpoint_options *opt, pr_error *err)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "concurrency is %u, at most %d and at most prefetch, %u", concurrency,
                         PR_ENDPOINT_WORKERS_MAX, prefetch);
+    if (opt->batch_max > PR_ENDPOINT_BATCH_MAX || opt->batch_max > prefetch)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "batch_max is %u, at most %d and at most prefetch, %u", opt->batch_max,
+                        PR_ENDPOINT_BATCH_MAX, prefetch);
+    if (opt->reserved != 0)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "reserved is %u, must be 0", opt->reserved);
+    if (opt->batch_max > 1 && opt->inbox == PR_INBOX_LEASED)
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "batch_max is %u with the leased inbox: batches are for the transactional "
+                        "one",
+                        opt->batch_max);
     if (opt->inbox != PR_INBOX_TRANSACTIONAL && opt->inbox != PR_INBOX_LEASED)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "inbox is neither TRANSACTIONAL nor LEASED");
     if (opt->order < PR_ORDER_DEFAULT || opt->order > PR_ORDER_HALT)

@@ -309,8 +309,7 @@ static void set_reason(work_failure *failure, const char *reason)
 
 /* ---- running ---- */
 
-static pr_status handled(pr_endpoint *endpoint, const pr__work *work, int64_t began_us,
-                         pr__verdict *ret_verdict)
+void pr__work_handled(pr_endpoint *endpoint, const pr__work *work, int64_t began_us)
 {
     PR_ENDPOINT_COUNT(endpoint, handled);
     pr_observation observation = {.size = (uint32_t)sizeof observation,
@@ -321,6 +320,12 @@ static pr_status handled(pr_endpoint *endpoint, const pr__work *work, int64_t be
                                   .type = work->message.type,
                                   .subject = endpoint->opt.id};
     pr__observe(endpoint->opt.observer, &observation);
+}
+
+static pr_status handled(pr_endpoint *endpoint, const pr__work *work, int64_t began_us,
+                         pr__verdict *ret_verdict)
+{
+    pr__work_handled(endpoint, work, began_us);
     *ret_verdict = PR__WORK_ACK;
     return PR_OK;
 }
@@ -443,13 +448,11 @@ static pr_status hindered(pr_endpoint *endpoint, pr__work *work, pr_scope *scope
     return fail_work(endpoint, work, &failure, ret_verdict, err);
 }
 
-static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict, pr_error *err)
+pr_scope *pr__work_scope(pr_endpoint *endpoint, pr__work *work, int64_t began_us)
 {
-    AUTO(pr_scope) scope = pr__alloc(sizeof *scope);
-    *ret_verdict = PR__WORK_TROUBLE;
+    pr_scope *scope = pr__alloc(sizeof *scope);
     if (!scope)
-        return pr__fail_nomem(err, ORIGIN);
-    int64_t began_us = pr__endpoint_now_us(endpoint);
+        return NULL;
     scope->endpoint = endpoint;
     scope->store = work->store;
     scope->inbox = &work->inbox;
@@ -458,6 +461,16 @@ static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_ver
     scope->trouble.size = (uint32_t)sizeof scope->trouble;
     if (endpoint->opt.processing_timeout_ms > 0)
         scope->deadline_us = began_us + endpoint->opt.processing_timeout_ms * 1000;
+    return scope;
+}
+
+static pr_status run(pr_endpoint *endpoint, pr__work *work, pr__verdict *ret_verdict, pr_error *err)
+{
+    int64_t began_us = pr__endpoint_now_us(endpoint);
+    AUTO(pr_scope) scope = pr__work_scope(endpoint, work, began_us);
+    *ret_verdict = PR__WORK_TROUBLE;
+    if (!scope)
+        return pr__fail_nomem(err, ORIGIN);
     pr_next first = {.chain = &endpoint->chain};
     pr_handled answer = pr_next_invoke(&first, scope);
     if (scope->committed) {

@@ -19,20 +19,34 @@
 
 /* ---- a worker ---- */
 
-/* What is to be tried next, or NULL. Locked. */
-static pr__work *pick(pr_endpoint *endpoint)
+/* What is to be tried next, and how many; 0 = nothing. Locked. */
+static uint32_t pick(pr_endpoint *endpoint, pr__work *ret_works[PR_ENDPOINT_BATCH_MAX])
 {
     if (endpoint->draining)
-        return NULL;
+        return 0;
     int64_t now_us = pr__endpoint_now_us(endpoint);
     uint32_t index = pr__endpoint_next_ready(endpoint, now_us);
     bool have_delivery = index < endpoint->work_count;
     bool retry =
         pr__endpoint_retry_ready(endpoint, now_us) && (endpoint->retry_turn || !have_delivery);
     if (!retry && !have_delivery)
-        return NULL;
+        return 0;
     pr__endpoint_count_turn(endpoint, retry);
-    return retry ? endpoint->retry : endpoint->works[index];
+    if (!retry)
+        return pr__endpoint_pick_batch(endpoint, index, now_us, ret_works);
+    ret_works[0] = endpoint->retry;
+    return 1;
+}
+
+static pr_status open_store(pr__worker *worker, pr_error *err)
+{
+    pr_endpoint *endpoint = worker->endpoint;
+    if (!worker->store)
+        TRY(pr_store_clone(endpoint->store, &worker->store, err));
+    /* follow-ups wake the same relay, whoever commits them */
+    worker->store->doorbell = endpoint->store->doorbell;
+    worker->store->doorbell_user = endpoint->store->doorbell_user;
+    return PR_OK;
 }
 
 static void try_by(pr__worker *worker, pr__work *work)
@@ -40,13 +54,7 @@ static void try_by(pr__worker *worker, pr__work *work)
     pr_endpoint *endpoint = worker->endpoint;
     pr__verdict verdict = PR__WORK_TROUBLE;
     pr_error local = PR_ERROR_INIT;
-    pr_status status = PR_OK;
-    if (!worker->store)
-        status = pr_store_clone(endpoint->store, &worker->store, &local);
-    if (status == PR_OK) { /* follow-ups wake the same relay, whoever commits them */
-        worker->store->doorbell = endpoint->store->doorbell;
-        worker->store->doorbell_user = endpoint->store->doorbell_user;
-    }
+    pr_status status = open_store(worker, &local);
     if (status == PR_OK)
         status = pr__work_try(endpoint, worker->store, work, &verdict, &local);
     if (status == PR_E_BACKEND) /* a handle that met an error may be good for nothing any more */
@@ -55,23 +63,44 @@ static void try_by(pr__worker *worker, pr__work *work)
     pr__format(work->trouble, sizeof work->trouble, "%s", local.message);
 }
 
+/* What does not go together is tried again one by one, and tells then what was wrong. */
+static void try_batch_by(pr__worker *worker, pr__work *const *works, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        works[i]->verdict = PR__WORK_WAIT;
+    pr_status status = open_store(worker, NULL);
+    if (status == PR_OK)
+        status = pr__batch_try(worker->endpoint, worker->store, works, count, NULL);
+    else
+        works[0]->alone = true;
+    if (status == PR_E_BACKEND)
+        worker->store = pr_store_free(worker->store);
+}
+
 static void *worker_run(void *user)
 {
     pr__worker *worker = user;
     pr_endpoint *endpoint = worker->endpoint;
     pthread_mutex_lock(&endpoint->hand_mutex);
     while (!endpoint->ending) {
-        pr__work *work = pick(endpoint);
-        if (!work) {
+        pr__work *works[PR_ENDPOINT_BATCH_MAX];
+        uint32_t count = pick(endpoint, works);
+        if (count == 0) {
             pthread_cond_wait(&endpoint->to_try, &endpoint->hand_mutex);
             continue;
         }
-        work->state = PR__WORK_TRYING;
+        works[0]->state = PR__WORK_TRYING;
         endpoint->busy_count++;
         pthread_mutex_unlock(&endpoint->hand_mutex);
-        try_by(worker, work);
+        if (count > 1)
+            try_batch_by(worker, works, count);
+        else
+            try_by(worker, works[0]);
         pthread_mutex_lock(&endpoint->hand_mutex);
-        work->state = PR__WORK_TRIED;
+        if (count > 1)
+            pr__endpoint_end_batch(endpoint, works, count);
+        else
+            works[0]->state = PR__WORK_TRIED;
         endpoint->busy_count--;
         pthread_cond_signal(&endpoint->tried);
     }

@@ -139,6 +139,24 @@ pr_status pr__inbox_enter_unit(pr_unit *unit, const pr__inbox_work *work,
     return blocked ? hold(unit, work, ret_entry, err) : PR_OK;
 }
 
+pr_status pr__inbox_enter_shared(pr_unit *unit, const pr__inbox_work *work,
+                                 pr__inbox_entry *ret_entry, pr_error *err)
+{
+    pr__mark mark;
+    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
+    if (mark != PR__MARK_NEW) {
+        *ret_entry = mark == PR__MARK_DONE ? PR__INBOX_DONE : PR__INBOX_CONFLICT;
+        return PR_OK;
+    }
+    TRY(look_for_row(unit, work, ret_entry, err));
+    bool blocked = false;
+    if (*ret_entry == PR__INBOX_RUN)
+        TRY(is_blocked(unit, work, &blocked, err));
+    if (blocked)
+        *ret_entry = PR__INBOX_HELD;
+    return PR_OK;
+}
+
 pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
                           pr__inbox_entry *ret_entry, pr_error *err)
 {

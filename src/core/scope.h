@@ -30,11 +30,13 @@ struct pr_scope {
     const pr_message *message;
     pr_decoded *decoded;
     pr_unit *unit;
+    pr_unit *shared; /* of a batch: `unit` is that one, and is ended by others; else NULL */
     pr__unit_state unit_state;
     uint32_t attempts;
     bool decode_tried;
-    bool in_inbox; /* the mark stands in the unit, or the lease is held */
+    bool in_inbox;   /* the mark stands in the unit, or the lease is held */
     bool in_handler; /* the handler was run */
+    bool good;       /* of a batch: it may be committed with the others */
     bool delay_set;
     int64_t retry_delay_ms;
     int64_t deadline_us; /* monotonic, of processing_timeout_ms; 0 = none */

@@ -135,6 +135,13 @@ typedef struct pr__enqueue {
 
 /* ---- the vtables ---- */
 
+/* What becomes of the savepoint of a unit that does the work of several messages. */
+typedef enum pr__savepoint_step {
+    PR__SAVEPOINT_SET = 1, /* the first one */
+    PR__SAVEPOINT_NEXT,    /* keep what was written since, and set the next one in its place */
+    PR__SAVEPOINT_BACK     /* take back what was written since; it stays set */
+} pr__savepoint_step;
+
 typedef struct pr__unit_ops {
     /* Is the transaction that the unit began in, or joined, still live and not aborted? STATE if
        not. */
@@ -202,6 +209,11 @@ typedef struct pr__unit_ops {
     /* By token: give it back. */
     pr_status (*saga_unlease)(pr_unit *unit, const pr__saga_key *key, const char *token,
                               bool *ret_released, pr_error *err);
+
+    /* A savepoint around each message of a batch. BACK makes a transaction that a statement of the
+       message aborted good again, and so the unit. Any error, among them that somebody ended the
+       transaction or the savepoint: nothing of the unit can be committed. */
+    pr_status (*savepoint)(pr_unit *unit, pr__savepoint_step step, pr_error *err);
 } pr__unit_ops;
 
 typedef struct pr__unit_core pr__unit_core; /* core's part of a unit: context, events, nesting */

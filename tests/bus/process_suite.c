@@ -23,6 +23,7 @@
 #define TWINS      3 /* processes that handle copies of one message */
 #define COPIES     16
 #define EXPIRY_MS  400
+#define BATCH      20
 
 extern char **environ;
 
@@ -191,8 +192,8 @@ int bus_child_run(const bus_provider *provider, char **argv)
                             .handler = child_handle, .user = &c,
                             .inbox = leased ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL,
                             .lease_ms = 600, .poll_ms = 5, .stop_grace_ms = 100,
-                            .concurrency = (uint32_t)strtol(argv[4], NULL, 10),
-                            .busy_wait_ms = 300);
+                            .concurrency = (uint32_t)strtol(argv[4], NULL, 10), .busy_wait_ms = 300,
+                            .batch_max = strcmp(c.mode, "batch") == 0 ? BATCH : 0);
     if (pr_database_transport_new(store, NULL, &transport, NULL) != PR_OK ||
         pr_endpoint_new(store, transport, &opt, &own_endpoint, NULL) != PR_OK)
         return 1;
@@ -590,6 +591,64 @@ static void one_stopped_in_its_handler_charges_nothing(void **state)
     }
 }
 
+#ifdef PR_FAULT_POINTS
+static void send_batch(world *w)
+{
+    for (int i = 0; i < BATCH; i++) {
+        char id[40];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-0000000000%02d", i);
+        pr_message message = PR_MESSAGE(.id = id, .type = TYPE_ORDER, .type_version = 1,
+                                        .content_type = "application/json",
+                                        .destination = "database://topic/" TYPE_ORDER, .body = "{}",
+                                        .body_size_bytes = 2, .occurred_at_us = 1767225600000000);
+        world_send_message(w, &message);
+    }
+}
+
+/* Whatever the one that was killed had committed is a duplicate afterwards, and all the rest is
+   handled. */
+static void a_process_is_killed_in_its_batch(world *w, const char *fault)
+{
+    w->opt.batch_max = BATCH;
+    use_database(w);
+    w->endpoint = pr_endpoint_free(w->endpoint);
+    send_batch(w);
+    other killed = start_with(w, "batch", "1", fault);
+    int status = wait_for(&killed);
+    close(killed.told);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    uint64_t done = (uint64_t)world_number(w, EFFECTS);
+    assert_int_equal(world_number(w, MARKS), done);
+    assert_true(strstr(fault, "before") ? done == 0 : done > 1);
+    world_start(w);
+    world_until(w, duplicate, done);
+    world_until(w, handled, BATCH - done);
+    assert_int_equal(world_number(w, EFFECTS), BATCH);
+    assert_int_equal(world_number(w, "SELECT count(DISTINCT id) FROM effects"), BATCH);
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+#endif
+
+static void a_process_killed_before_its_batch_commits_leaves_nothing(void **state)
+{
+#ifdef PR_FAULT_POINTS
+    a_process_is_killed_in_its_batch(*state, "endpoint.before_batch_commit:1:kill");
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+static void a_process_killed_between_commit_and_ack_has_one_effect_each(void **state)
+{
+#ifdef PR_FAULT_POINTS
+    a_process_is_killed_in_its_batch(*state, "endpoint.after_batch_commit:1:kill");
+#else
+    (void)state;
+    skip();
+#endif
+}
+
 size_t process_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
@@ -599,6 +658,8 @@ size_t process_suite(const struct CMUnitTest **ret_tests)
         CASE(the_answer_to_a_dead_requester_is_dead),
         CASE(one_killed_around_its_commit_has_one_effect),
         CASE(one_stopped_in_its_handler_charges_nothing),
+        CASE(a_process_killed_before_its_batch_commits_leaves_nothing),
+        CASE(a_process_killed_between_commit_and_ack_has_one_effect_each),
     };
     *ret_tests = tests;
     return COUNT_OF(tests);

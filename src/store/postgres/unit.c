@@ -238,6 +238,42 @@ static void unit_free(pr_unit *base)
     pr__free(unit);
 }
 
+/* Aborted, but still ours: then a savepoint brings it back. */
+static bool is_ours(const pr__pg_conn *conn)
+{
+    PGTransactionStatusType state =
+        conn->pg && !conn->aborted ? PQtransactionStatus(conn->pg) : PQTRANS_UNKNOWN;
+    return (state == PQTRANS_INTRANS || state == PQTRANS_INERROR) && !conn->committed &&
+           !conn->begun;
+}
+
+static const char *savepoint_text(pr__savepoint_step step)
+{
+    switch (step) {
+    case PR__SAVEPOINT_SET:
+        break;
+    case PR__SAVEPOINT_NEXT: /* one round trip */
+        return "RELEASE SAVEPOINT postroom_message; SAVEPOINT postroom_message";
+    case PR__SAVEPOINT_BACK:
+        return "ROLLBACK TO SAVEPOINT postroom_message";
+    }
+    return "SAVEPOINT postroom_message";
+}
+
+static pr_status unit_savepoint(pr_unit *base, pr__savepoint_step step, pr_error *err)
+{
+    pr__pg_unit *unit = pr__pg_unit_of(base);
+    bool back = step == PR__SAVEPOINT_BACK;
+    if (!back || !is_ours(unit->conn))
+        TRY(pr__pg_unit_live(base, err));
+    pr_status status = pr__pg_script(unit->conn, savepoint_text(step), NULL, err);
+    if (status != PR_OK)
+        base->rollback_only = true;
+    else if (back)
+        base->rollback_only = false;
+    return status;
+}
+
 static const pr__unit_ops OPS = {
     .live = pr__pg_unit_live,
     .enqueue = unit_enqueue,
@@ -259,6 +295,7 @@ static const pr__unit_ops OPS = {
     .saga_lease = pr__pg_saga_lease,
     .saga_renew = pr__pg_saga_renew,
     .saga_unlease = pr__pg_saga_unlease,
+    .savepoint = unit_savepoint,
 };
 
 static pr__pg_unit *unit_new(pr_store *store, bool joined)

@@ -299,6 +299,27 @@ static void unit_free(pr_unit *base)
     pr__free(unit);
 }
 
+static const char SQL_MESSAGE[] = "SAVEPOINT postroom_message";
+static const char SQL_MESSAGE_BACK[] = "ROLLBACK TO postroom_message";
+static const char SQL_MESSAGE_RELEASE[] = "RELEASE postroom_message";
+
+static pr_status unit_savepoint(pr_unit *base, pr__savepoint_step step, pr_error *err)
+{
+    pr__sqlite_unit *unit = pr__sqlite_unit_of(base);
+    bool back = step == PR__SAVEPOINT_BACK;
+    TRY(pr__sqlite_unit_live(base, err));
+    pr_status status = PR_OK;
+    if (step == PR__SAVEPOINT_NEXT)
+        status = pr__sqlite_run(unit->conn, SQL_MESSAGE_RELEASE, NULL, err, "");
+    if (status == PR_OK)
+        status = pr__sqlite_run(unit->conn, back ? SQL_MESSAGE_BACK : SQL_MESSAGE, NULL, err, "");
+    if (status != PR_OK)
+        base->rollback_only = true;
+    else if (back)
+        base->rollback_only = false;
+    return status;
+}
+
 static const pr__unit_ops OPS = {
     .live = pr__sqlite_unit_live,
     .enqueue = unit_enqueue,
@@ -320,6 +341,7 @@ static const pr__unit_ops OPS = {
     .saga_lease = pr__sqlite_saga_lease,
     .saga_renew = pr__sqlite_saga_renew,
     .saga_unlease = pr__sqlite_saga_unlease,
+    .savepoint = unit_savepoint,
 };
 
 static pr__sqlite_unit *unit_new(pr_store *store, bool joined)
