@@ -28,6 +28,7 @@ void bench_contract(const bench_options *opt, bench_report *report);
 void bench_memory(const bench_options *opt, bench_report *report);
 void bench_saga(const bench_options *opt, bench_report *report);
 void bench_handler(const bench_options *opt, bench_report *report);
+void bench_postgres_handler(const bench_options *opt, bench_report *report);
 
 /* On PostgreSQL. */
 void bench_postgres_drain(const bench_options *opt, bench_report *report);

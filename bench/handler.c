@@ -1,6 +1,7 @@
 /*
  * An empty handler with the transactional inbox, fed from memory, against a bare loop that does one
- * INSERT and one COMMIT a message on the same kind of database; and what middleware costs.
+ * INSERT and one COMMIT a message on the same kind of database; what middleware costs; and batches
+ * of messages in one transaction against one message each.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "bench.h"
 #include "database.h"
+#include "postgres.h"
 
 #include "base/text.h"
 #include "base/time.h"
@@ -19,6 +21,7 @@
 #define HANDLED_TYPE "urn:message:bench:handled"
 #define IDLE_US      200
 #define EXTRA        4
+#define BATCH        50
 
 static pr_handled nothing(void *user, pr_scope *scope)
 {
@@ -76,24 +79,27 @@ static void *stop_when_done(void *user)
     return NULL;
 }
 
-/* Seconds that so many messages took. */
-static double handle_all(uint64_t count, uint32_t workers, size_t extra)
+typedef struct kind {
+    const char *name;
+    uint32_t workers;
+    uint32_t batch;
+    size_t extra;
+} kind;
+
+/* Seconds that so many messages took on this store. */
+static double handle_on(pr_store *store, uint64_t count, const kind *how)
 {
-    bench_folder folder = bench_folder_make();
-    char path[300];
-    pr__format(path, sizeof path, "%s/bench.db", folder.path);
-    pr_store *store = bench_store_open(path);
     pr_error err = PR_ERROR_INIT;
     pr_memory_broker *broker = NULL;
     pr_transport *in = NULL;
     pr_middleware chain[2 + EXTRA] = {pr_middleware_unit(), pr_middleware_inbox()};
-    for (size_t i = 0; i < extra; i++)
+    for (size_t i = 0; i < how->extra; i++)
         chain[2 + i] = (pr_middleware)PR_MIDDLEWARE(.name = "pass", .invoke = pass);
     const char *const types[] = {HANDLED_TYPE};
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = "bench", .types = types, .type_count = 1, .handler = nothing,
-                            .prefetch = 256, .concurrency = workers, .middleware = chain,
-                            .middleware_count = 2 + extra);
+                            .prefetch = 256, .concurrency = how->workers, .middleware = chain,
+                            .middleware_count = 2 + how->extra, .batch_max = how->batch);
     run_of run = {.count = count};
     pthread_t watcher;
     int64_t wait_ms = 0;
@@ -111,6 +117,16 @@ static double handle_all(uint64_t count, uint32_t workers, size_t extra)
     pr_endpoint_free(run.endpoint);
     pr_transport_free(in);
     pr_memory_broker_free(broker);
+    return took;
+}
+
+static double handle_all(uint64_t count, const kind *how)
+{
+    bench_folder folder = bench_folder_make();
+    char path[300];
+    pr__format(path, sizeof path, "%s/bench.db", folder.path);
+    pr_store *store = bench_store_open(path);
+    double took = handle_on(store, count, how);
     pr_store_free(store);
     bench_folder_remove(&folder);
     return took;
@@ -141,26 +157,60 @@ static double bare_loop(uint64_t count)
     return took;
 }
 
+static const kind single = {"one message a transaction", 1, 0, 0};
+static const kind batched = {"empty handler, batches of 50", 1, BATCH, 0};
+
+static void against_bare(const kind *how, uint64_t count, const bench_options *opt,
+                         bench_report *report)
+{
+    double ours[BENCH_ROUNDS_MAX], bare[BENCH_ROUNDS_MAX];
+    for (int i = 0; i < opt->rounds; i++) {
+        ours[i] = (double)count / handle_all(count, how);
+        bare[i] = (double)count / (how->extra ? handle_all(count, &single) : bare_loop(count));
+    }
+    bench_report_add(report, how->name, "messages/s",
+                     how->extra ? "without them" : "bare INSERT and COMMIT", ours, bare,
+                     opt->rounds, how->extra ? BENCH_NO_GOAL : BENCH_AT_LEAST, 0.8);
+}
+
 void bench_handler(const bench_options *opt, bench_report *report)
 {
-    static const struct {
-        const char *name;
-        uint32_t workers;
-        size_t extra;
-    } kinds[] = {
-        {"empty handler, 1 worker", 1, 0},
-        {"empty handler, 4 workers", 4, 0},
-        {"empty handler, 1 worker, 4 middlewares more", 1, EXTRA},
+    static const kind kinds[] = {
+        {"empty handler, 1 worker", 1, 0, 0},
+        {"empty handler, 4 workers", 4, 0, 0},
+        {"empty handler, 1 worker, 4 middlewares more", 1, 0, EXTRA},
     };
     uint64_t count = opt->messages / 100 > 200 ? opt->messages / 100 : 200;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        double ours[BENCH_ROUNDS_MAX], bare[BENCH_ROUNDS_MAX];
-        for (int i = 0; i < opt->rounds; i++) {
-            ours[i] = (double)count / handle_all(count, kinds[k].workers, kinds[k].extra);
-            bare[i] = (double)count / (kinds[k].extra ? handle_all(count, 1, 0) : bare_loop(count));
-        }
-        bench_report_add(report, kinds[k].name, "messages/s",
-                         kinds[k].extra ? "without them" : "bare INSERT and COMMIT", ours, bare,
-                         opt->rounds, kinds[k].extra ? BENCH_NO_GOAL : BENCH_AT_LEAST, 0.8);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        against_bare(&kinds[k], count, opt, report);
+    double ours[BENCH_ROUNDS_MAX], alone[BENCH_ROUNDS_MAX];
+    for (int i = 0; i < opt->rounds; i++) {
+        ours[i] = (double)(count * BATCH / 5) / handle_all(count * BATCH / 5, &batched);
+        alone[i] = (double)count / handle_all(count, &single);
     }
+    bench_report_add(report, batched.name, "messages/s", single.name, ours, alone, opt->rounds,
+                     BENCH_NO_GOAL, 0);
+}
+
+static double handle_on_postgres(const bench_options *opt, uint64_t count, const kind *how)
+{
+    bench_database database = bench_database_make(opt->server, "handler");
+    pr_store *store = bench_pg_store(&database);
+    double took = handle_on(store, count, how);
+    pr_store_free(store);
+    bench_database_drop(&database);
+    return took;
+}
+
+void bench_postgres_handler(const bench_options *opt, bench_report *report)
+{
+    double ours[BENCH_ROUNDS_MAX], alone[BENCH_ROUNDS_MAX];
+    uint64_t count = opt->messages / 100 > 500 ? opt->messages / 100 : 500;
+    for (int i = 0; i < opt->rounds; i++) {
+        uint64_t many = count * BATCH / 5;
+        ours[i] = (double)many / handle_on_postgres(opt, many, &batched);
+        alone[i] = (double)count / handle_on_postgres(opt, count, &single);
+    }
+    bench_report_add(report, batched.name, "messages/s", single.name, ours, alone, opt->rounds,
+                     BENCH_AT_LEAST, 5);
 }
