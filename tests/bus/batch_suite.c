@@ -209,6 +209,7 @@ static void a_handler_that_ends_the_unit_costs_itself_alone(void **state)
 
 static void a_commit_that_fails_leaves_each_once_in_the_end(void **state)
 {
+#ifdef PR_FAULT_POINTS
     world *w = *state;
     pr__fault_reset("endpoint.before_batch_commit:1:fail");
     start_with(w, act_ok, FEW);
@@ -220,6 +221,10 @@ static void a_commit_that_fails_leaves_each_once_in_the_end(void **state)
     assert_int_equal(world_number(w, EFFECTS), FEW);
     assert_int_equal(world_number(w, DISTINCT), FEW);
     assert_int_equal(world_number(w, MARKS), FEW);
+#else
+    (void)state;
+    skip();
+#endif
 }
 
 /* ---- ids and keys ---- */
