@@ -36,7 +36,7 @@ static const bench_case cases[] = {
     {"latency", "from commit to claim with an idle relay", bench_postgres_latency, ON_POSTGRES},
     {"pinned", "claims while others hold the horizon, ledger and table", bench_postgres_pinned,
      ON_POSTGRES},
-    {"handler", "an empty handler in batches of 50 against one message a transaction",
+    {"handler", "an empty handler against a bare loop; batches of 50 against one message each",
      bench_postgres_handler, ON_POSTGRES},
     {"saga", "steps of a saga against a bare loop, and others beside a hot one",
      bench_postgres_saga, ON_POSTGRES},

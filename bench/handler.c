@@ -1,13 +1,14 @@
 /*
- * An empty handler with the transactional inbox, fed from memory, against a bare loop that does one
- * INSERT and one COMMIT a message on the same kind of database; what middleware costs; and batches
- * of messages in one transaction against one message each.
+ * An empty handler with the transactional inbox, on each store and transport, against a bare loop
+ * that does one INSERT and one COMMIT a message on the same kind of database; what middleware
+ * costs; and batches of messages in one transaction against one message each.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <postroom/database.h>
 #include <postroom/memory.h>
 
 #include "bench.h"
@@ -22,6 +23,7 @@
 #define IDLE_US      200
 #define EXTRA        4
 #define BATCH        50
+#define FEED         200 /* submitted at once */
 
 static pr_handled nothing(void *user, pr_scope *scope)
 {
@@ -36,27 +38,68 @@ static pr_handled pass(void *user, pr_scope *scope, pr_next *next)
     return pr_next_invoke(next, scope);
 }
 
-static void feed(pr_memory_broker *broker, uint64_t count)
+/* Where messages come from: a broker in memory, or the log of the endpoint's own store. */
+typedef struct source {
+    pr_memory_broker *broker;
+    pr_store *store; /* NULL = memory */
+} source;
+
+static pr_transport *open_transport(const source *from)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_transport *transport = NULL;
+    const pr_database_options database = {.size = (uint32_t)sizeof database, .window = FEED};
+    const pr_memory_options memory = {.size = (uint32_t)sizeof memory, .window = FEED};
+    if (from->store)
+        bench_check(pr_database_transport_new(from->store, &database, &transport, &err), &err,
+                    "make a transport");
+    else
+        bench_check(pr_memory_transport_new(from->broker, &memory, &transport, &err), &err,
+                    "make a transport");
+    bench_check(pr_transport_open(transport, 1000, &err), &err, "open a transport");
+    return transport;
+}
+
+static void confirm(pr_transport *out, size_t count)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_submitted outcomes[FEED];
+    for (size_t done = 0, taken = 0; done < count; done += taken) {
+        bench_check(pr_transport_poll(out, 1000, outcomes, FEED, &taken, &err), &err, "poll");
+        for (size_t i = 0; i < taken; i++) {
+            if (outcomes[i].outcome != PR_SUBMIT_CONFIRMED)
+                bench_fail("feed", outcomes[i].reason);
+        }
+    }
+}
+
+static void feed(const source *from, uint64_t count)
 {
     static const char body[BENCH_BODY_SIZE];
     pr_error err = PR_ERROR_INIT;
-    pr_transport *out = NULL;
-    bench_check(pr_memory_transport_new(broker, NULL, &out, &err), &err, "make a transport");
-    for (uint64_t i = 0; i < count; i++) {
-        char id[PR_UUID_TEXT_SIZE];
-        uint8_t random[10] = {0};
-        memcpy(random, &i, sizeof i);
-        pr__uuid7(pr__wall_us(), random, id);
-        pr_message message =
-            PR_MESSAGE(.id = id, .type = HANDLED_TYPE, .type_version = 1, .body = body,
-                       .content_type = "application/octet-stream",
-                       .destination = "memory://topic/" HANDLED_TYPE,
-                       .body_size_bytes = sizeof body, .occurred_at_us = 1767225600000000);
-        pr_submission submission = {.ticket = i, .message = &message};
-        pr_submitted outcome;
-        size_t taken = 0;
-        bench_check(pr_transport_submit(out, &submission, 1, &taken, &err), &err, "submit");
-        bench_check(pr_transport_poll(out, 1000, &outcome, 1, &taken, &err), &err, "poll");
+    pr_transport *out = open_transport(from);
+    char destination[128];
+    pr__format(destination, sizeof destination, "%s://topic/" HANDLED_TYPE, out->name);
+    for (uint64_t done = 0; done < count;) {
+        char ids[FEED][PR_UUID_TEXT_SIZE];
+        pr_message messages[FEED];
+        pr_submission submissions[FEED];
+        size_t part = count - done < FEED ? (size_t)(count - done) : FEED, taken = 0;
+        for (size_t i = 0; i < part; i++) {
+            uint8_t random[10] = {0};
+            uint64_t number = done + i;
+            memcpy(random, &number, sizeof number);
+            pr__uuid7(pr__wall_us(), random, ids[i]);
+            messages[i] =
+                (pr_message)PR_MESSAGE(.id = ids[i], .type = HANDLED_TYPE, .type_version = 1,
+                                       .body = body, .content_type = "application/octet-stream",
+                                       .destination = destination, .body_size_bytes = sizeof body,
+                                       .occurred_at_us = 1767225600000000);
+            submissions[i] = (pr_submission){.ticket = number, .message = &messages[i]};
+        }
+        bench_check(pr_transport_submit(out, submissions, part, &taken, &err), &err, "submit");
+        confirm(out, taken);
+        done += taken;
     }
     pr_transport_free(out);
 }
@@ -84,14 +127,14 @@ typedef struct kind {
     uint32_t workers;
     uint32_t batch;
     size_t extra;
+    bool database; /* the database transport instead of memory */
 } kind;
 
 /* Seconds that so many messages took on this store. */
 static double handle_on(pr_store *store, uint64_t count, const kind *how)
 {
     pr_error err = PR_ERROR_INIT;
-    pr_memory_broker *broker = NULL;
-    pr_transport *in = NULL;
+    source from = {.store = how->database ? store : NULL};
     pr_middleware chain[2 + EXTRA] = {pr_middleware_unit(), pr_middleware_inbox()};
     for (size_t i = 0; i < how->extra; i++)
         chain[2 + i] = (pr_middleware)PR_MIDDLEWARE(.name = "pass", .invoke = pass);
@@ -103,11 +146,11 @@ static double handle_on(pr_store *store, uint64_t count, const kind *how)
     run_of run = {.count = count};
     pthread_t watcher;
     int64_t wait_ms = 0;
-    bench_check(pr_memory_broker_new(&broker, &err), &err, "make a broker");
-    bench_check(pr_memory_transport_new(broker, NULL, &in, &err), &err, "make a transport");
+    bench_check(pr_memory_broker_new(&from.broker, &err), &err, "make a broker");
+    pr_transport *in = open_transport(&from);
     bench_check(pr_endpoint_new(store, in, &opt, &run.endpoint, &err), &err, "make an endpoint");
     bench_check(pr_endpoint_step(run.endpoint, &wait_ms, &err), &err, "subscribe");
-    feed(broker, count);
+    feed(&from, count);
     double began = bench_seconds();
     if (pthread_create(&watcher, NULL, stop_when_done, &run) != 0)
         bench_fail("watch", "no thread");
@@ -116,7 +159,7 @@ static double handle_on(pr_store *store, uint64_t count, const kind *how)
     pthread_join(watcher, NULL);
     pr_endpoint_free(run.endpoint);
     pr_transport_free(in);
-    pr_memory_broker_free(broker);
+    pr_memory_broker_free(from.broker);
     return took;
 }
 
@@ -157,8 +200,15 @@ static double bare_loop(uint64_t count)
     return took;
 }
 
-static const kind single = {"one message a transaction", 1, 0, 0};
-static const kind batched = {"empty handler, batches of 50", 1, BATCH, 0};
+static const kind single = {"one message a transaction", 1, 0, 0, false};
+static const kind batched = {"empty handler, batches of 50", 1, BATCH, 0, false};
+static const kind alone[] = {
+    {"empty handler, memory, 1 worker", 1, 0, 0, false},
+    {"empty handler, memory, 4 workers", 4, 0, 0, false},
+    {"empty handler, database, 1 worker", 1, 0, 0, true},
+    {"empty handler, database, 4 workers", 4, 0, 0, true},
+};
+#define ALONE (sizeof alone / sizeof *alone)
 
 static void against_bare(const kind *how, uint64_t count, const bench_options *opt,
                          bench_report *report)
@@ -175,20 +225,17 @@ static void against_bare(const kind *how, uint64_t count, const bench_options *o
 
 void bench_handler(const bench_options *opt, bench_report *report)
 {
-    static const kind kinds[] = {
-        {"empty handler, 1 worker", 1, 0, 0},
-        {"empty handler, 4 workers", 4, 0, 0},
-        {"empty handler, 1 worker, 4 middlewares more", 1, 0, EXTRA},
-    };
+    static const kind more = {"empty handler, memory, 4 middlewares more", 1, 0, EXTRA, false};
     uint64_t count = opt->messages / 100 > 200 ? opt->messages / 100 : 200;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        against_bare(&kinds[k], count, opt, report);
-    double ours[BENCH_ROUNDS_MAX], alone[BENCH_ROUNDS_MAX];
+    for (size_t k = 0; k < ALONE; k++)
+        against_bare(&alone[k], count, opt, report);
+    against_bare(&more, count, opt, report);
+    double ours[BENCH_ROUNDS_MAX], one[BENCH_ROUNDS_MAX];
     for (int i = 0; i < opt->rounds; i++) {
         ours[i] = (double)(count * BATCH / 5) / handle_all(count * BATCH / 5, &batched);
-        alone[i] = (double)count / handle_all(count, &single);
+        one[i] = (double)count / handle_all(count, &single);
     }
-    bench_report_add(report, batched.name, "messages/s", single.name, ours, alone, opt->rounds,
+    bench_report_add(report, batched.name, "messages/s", single.name, ours, one, opt->rounds,
                      BENCH_NO_GOAL, 0);
 }
 
@@ -202,15 +249,49 @@ static double handle_on_postgres(const bench_options *opt, uint64_t count, const
     return took;
 }
 
+/* The host's own loop: BEGIN, one INSERT of the same bytes, COMMIT, as three calls. */
+static double bare_postgres(const bench_options *opt, uint64_t count)
+{
+    static const char body[BENCH_BODY_SIZE];
+    static const char insert[] = "INSERT INTO bare (id, body) VALUES ($1, $2)";
+    bench_database database = bench_database_make(opt->server, "bare");
+    PGconn *db = bench_pg_open(database.address);
+    bench_pg_run(db, "CREATE TABLE bare (id text PRIMARY KEY, body bytea NOT NULL)");
+    PQclear(bench_pg_checked(db, PQprepare(db, "bare", insert, 0, NULL), insert));
+    double began = bench_seconds();
+    for (uint64_t i = 0; i < count; i++) {
+        char id[40];
+        pr__format(id, sizeof id, "00000000-0000-7000-8000-%012llu", (unsigned long long)i);
+        const char *const values[] = {id, body};
+        const int lengths[] = {0, (int)sizeof body}, formats[] = {0, 1};
+        bench_pg_run(db, "BEGIN");
+        PQclear(bench_pg_checked(db, PQexecPrepared(db, "bare", 2, values, lengths, formats, 0),
+                                 insert));
+        bench_pg_run(db, "COMMIT");
+    }
+    double took = bench_seconds() - began;
+    PQfinish(db);
+    bench_database_drop(&database);
+    return took;
+}
+
 void bench_postgres_handler(const bench_options *opt, bench_report *report)
 {
-    double ours[BENCH_ROUNDS_MAX], alone[BENCH_ROUNDS_MAX];
+    double ours[BENCH_ROUNDS_MAX], one[BENCH_ROUNDS_MAX];
     uint64_t count = opt->messages / 100 > 500 ? opt->messages / 100 : 500;
+    for (size_t k = 0; k < ALONE; k++) {
+        for (int i = 0; i < opt->rounds; i++) {
+            ours[i] = (double)count / handle_on_postgres(opt, count, &alone[k]);
+            one[i] = (double)count / bare_postgres(opt, count);
+        }
+        bench_report_add(report, alone[k].name, "messages/s", "bare INSERT and COMMIT", ours, one,
+                         opt->rounds, BENCH_AT_LEAST, 0.8);
+    }
     for (int i = 0; i < opt->rounds; i++) {
         uint64_t many = count * BATCH / 5;
         ours[i] = (double)many / handle_on_postgres(opt, many, &batched);
-        alone[i] = (double)count / handle_on_postgres(opt, count, &single);
+        one[i] = (double)count / handle_on_postgres(opt, count, &single);
     }
-    bench_report_add(report, batched.name, "messages/s", single.name, ours, alone, opt->rounds,
+    bench_report_add(report, batched.name, "messages/s", single.name, ours, one, opt->rounds,
                      BENCH_AT_LEAST, 5);
 }
