@@ -24,15 +24,24 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def listens(pid):
-    """Does a process handle SIGTERM by now?"""
+def status_of(pid, field):
+    """The first word of a field of the kernel's status; None when there is none any more."""
     try:
         status = pathlib.Path("/proc/%d/status" % pid).read_text("ascii")
     except OSError:
-        return True
-    caught = [int(line.split()[1], 16) for line in status.splitlines()
-              if line.startswith("SigCgt:")]
-    return not caught or bool(caught[0] >> (signal.SIGTERM - 1) & 1)
+        return None
+    words = [line.split()[1] for line in status.splitlines() if line.startswith(field + ":")]
+    return words[0] if words else None
+
+
+def frozen(pid):
+    return status_of(pid, "State") == "T"
+
+
+def listens(pid):
+    """Does a process handle SIGTERM by now?"""
+    caught = status_of(pid, "SigCgt")
+    return caught is None or bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 class World:
@@ -93,7 +102,10 @@ class World:
     def stop(self, child, seconds=15):
         """End a child kindly, or not; its exit status, None when it had to be killed."""
         if child.poll() is None:
-            child.send_signal(signal.SIGCONT)
+            # Only then: the leak checker stops its own process at the end, and a SIGCONT just
+            # then takes that stop away, for which it waits for ever.
+            if frozen(child.pid):
+                child.send_signal(signal.SIGCONT)
             self.wait(lambda: child.poll() is not None or listens(child.pid), READY_SECONDS)
             child.send_signal(signal.SIGTERM)
             try:
