@@ -83,7 +83,7 @@ static pr__wire_in *travel(wire *at, uint64_t body_size)
 static void properties_and_headers(void **state)
 {
     (void)state;
-    wire at = {.out = {NULL}};
+    wire at = {.out = {.count = 0}};
     encode(&at, &full, false);
     const amqp_basic_properties_t *p = &at.properties;
     assert_int_equal(p->_flags, AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_TYPE_FLAG |
@@ -147,7 +147,7 @@ static void out_and_in_is_the_same(void **state)
     };
     for (unsigned mode = 0; mode < 2; mode++) {
         for (size_t i = 0; i < COUNT_OF(headers); i++) {
-            wire at = {.out = {NULL}};
+            wire at = {.out = {.count = 0}};
             pr_message message = full;
             message.headers = headers[i];
             encode(&at, &message, mode);
@@ -158,7 +158,7 @@ static void out_and_in_is_the_same(void **state)
             close_wire(&at);
         }
     }
-    wire at = {.out = {NULL}};
+    wire at = {.out = {.count = 0}};
     pr_message least = PR_MESSAGE(.id = "x", .type = "t", .destination = "d", .type_version = 1,
                                   .occurred_at_us = -1);
     encode(&at, &least, false);
@@ -172,7 +172,7 @@ static void out_and_in_is_the_same(void **state)
 static void headers_are_native_too(void **state)
 {
     (void)state;
-    wire at = {.out = {NULL}};
+    wire at = {.out = {.count = 0}};
     pr_message message = full;
     message.headers = "{\"s\":\"text\",\"i\":{\"int\":-5},\"d\":{\"double\":0.5},\"b\":{\"bool\":"
                       "true},\"t\":{\"instant\":\"2026-01-31T12:00:00.9Z\"},\"x\":{\"bytes\":"
@@ -232,7 +232,7 @@ static void what_cannot_be_said(void **state)
         {"headers of an array", PR_MESSAGE(.id = "i", .type = "t", .headers = "[]"), PR_E_CONTENT,
          "JSON"},
     };
-    wire at = {.out = {NULL}};
+    wire at = {.out = {.count = 0}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         pr_error err = PR_ERROR_INIT;
         pr_status status =
@@ -396,7 +396,7 @@ static void what_cannot_be_held(void **state)
 static void cloudevents_are_written(void **state)
 {
     (void)state;
-    wire at = {.out = {NULL}};
+    wire at = {.out = {.count = 0}};
     encode(&at, &full, true);
     const amqp_basic_properties_t *p = &at.properties;
     check_text(p, "cloudEvents:specversion", "1.0");
