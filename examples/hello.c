@@ -44,5 +44,5 @@ int main(void)
     pr_transport_free(memory);
     pr_memory_broker_free(broker);
     pr_store_free(store);
-    return err.status;
+    return (int)err.status;
 }
