@@ -13,8 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <postroom/limits.h>
+
 #include "base/error.h"
 #include "base/text.h"
+#include "base/time.h"
 
 #define CELL_SIZE   1024
 #define COLUMNS_MAX 16
@@ -72,6 +75,30 @@ pr__exit pr__output_finish(pr__cli *cli, pr__exit code)
         return PR__EXIT_FAILED; /* whoever read it has seen enough */
     return pr__report(cli, PR__EXIT_FAILED, "output", "cannot write the output: %s",
                       strerror(cli->output_errno));
+}
+
+void pr__print_field(pr__cli *cli, const char *name, const char *text)
+{
+    char safe[PR_ERROR_TEXT_SIZE_MAX + 1];
+    if (!text || text[0] == '\0')
+        return;
+    pr__one_line(safe, sizeof(safe), text, strlen(text));
+    pr__print(cli, "%-16s %s", name, safe);
+}
+
+void pr__print_instant(pr__cli *cli, const char *name, int64_t instant_us)
+{
+    char text[PR_INSTANT_TEXT_SIZE];
+    if (instant_us == 0)
+        return;
+    pr__instant_text(instant_us, text);
+    pr__print(cli, "%-16s %s", name, text);
+}
+
+void pr__json_count(pr__json *json, const char *key, uint64_t count)
+{
+    pr__json_key(json, key);
+    pr__json_uint(json, count);
 }
 
 pr__exit pr__exit_of(pr_status status)

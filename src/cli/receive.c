@@ -348,12 +348,6 @@ static pr_status open_receiving(const receive_values *values, receiving *r, pr_e
     return pr_endpoint_new(r->store, transport, &opt, &r->endpoint, err);
 }
 
-static void summary_member(pr__json *json, const char *key, uint64_t value)
-{
-    pr__json_key(json, key);
-    pr__json_uint(json, value);
-}
-
 static void print_summary(pr__cli *cli, const pr_endpoint_snapshot *seen)
 {
     AUTO_BUFFER out = PR_BUFFER_INIT;
@@ -370,16 +364,16 @@ static void print_summary(pr__cli *cli, const pr_endpoint_snapshot *seen)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    summary_member(&json, "received", seen->received);
-    summary_member(&json, "handled", seen->handled);
-    summary_member(&json, "failed", seen->failed);
-    summary_member(&json, "dead", seen->dead);
-    summary_member(&json, "deferred", seen->deferred);
-    summary_member(&json, "held", seen->held);
-    summary_member(&json, "duplicate", seen->duplicate);
-    summary_member(&json, "conflict", seen->conflict);
-    summary_member(&json, "requeued", seen->requeued);
-    summary_member(&json, "fenced", seen->fenced);
+    pr__json_count(&json, "received", seen->received);
+    pr__json_count(&json, "handled", seen->handled);
+    pr__json_count(&json, "failed", seen->failed);
+    pr__json_count(&json, "dead", seen->dead);
+    pr__json_count(&json, "deferred", seen->deferred);
+    pr__json_count(&json, "held", seen->held);
+    pr__json_count(&json, "duplicate", seen->duplicate);
+    pr__json_count(&json, "conflict", seen->conflict);
+    pr__json_count(&json, "requeued", seen->requeued);
+    pr__json_count(&json, "fenced", seen->fenced);
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

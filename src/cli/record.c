@@ -59,24 +59,6 @@ void pr__record_row(pr__table *table, pr__record_view view, const pr_record *rec
     pr__table_row(table, view == PR__VIEW_DEAD ? dead : outbox);
 }
 
-static void print_field(pr__cli *cli, const char *name, const char *text)
-{
-    char safe[PR_ERROR_TEXT_SIZE_MAX + 1];
-    if (!text || text[0] == '\0')
-        return;
-    pr__one_line(safe, sizeof(safe), text, strlen(text));
-    pr__print(cli, "%-16s %s", name, safe);
-}
-
-static void print_instant(pr__cli *cli, const char *name, int64_t instant_us)
-{
-    char text[PR_INSTANT_TEXT_SIZE];
-    if (instant_us == 0)
-        return;
-    pr__instant_text(instant_us, text);
-    pr__print(cli, "%-16s %s", name, text);
-}
-
 static void print_body(pr__cli *cli, const pr_message *message)
 {
     AUTO_BUFFER text = PR_BUFFER_INIT;
@@ -102,36 +84,36 @@ void pr__record_print(pr__cli *cli, const pr_record *record)
 {
     const pr_message *message = &record->message;
     char number[32];
-    print_field(cli, "id", message->id);
-    print_field(cli, "state", pr__state_text(record->state));
-    print_field(cli, "box", pr__box_name(record->box));
-    print_field(cli, "consumer", record->consumer);
-    print_field(cli, "unreadable", record->unreadable);
-    print_field(cli, "type", message->type);
+    pr__print_field(cli, "id", message->id);
+    pr__print_field(cli, "state", pr__state_text(record->state));
+    pr__print_field(cli, "box", pr__box_name(record->box));
+    pr__print_field(cli, "consumer", record->consumer);
+    pr__print_field(cli, "unreadable", record->unreadable);
+    pr__print_field(cli, "type", message->type);
     pr__format(number, sizeof(number), "%u", message->type_version);
-    print_field(cli, "version", number);
-    print_field(cli, "content type", message->content_type);
-    print_field(cli, "destination", message->destination);
-    print_field(cli, "source", message->source);
-    print_field(cli, "key", message->key);
-    print_field(cli, "tenant", message->tenant);
-    print_field(cli, "correlation id", message->correlation_id);
-    print_field(cli, "causation id", message->causation_id);
-    print_field(cli, "traceparent", message->traceparent);
-    print_field(cli, "tracestate", message->tracestate);
-    print_field(cli, "headers", message->headers);
-    print_instant(cli, "occurred at", message->occurred_at_us);
-    print_instant(cli, "expires at", message->expires_at_us);
-    print_instant(cli, "deliver at", message->deliver_at_us);
+    pr__print_field(cli, "version", number);
+    pr__print_field(cli, "content type", message->content_type);
+    pr__print_field(cli, "destination", message->destination);
+    pr__print_field(cli, "source", message->source);
+    pr__print_field(cli, "key", message->key);
+    pr__print_field(cli, "tenant", message->tenant);
+    pr__print_field(cli, "correlation id", message->correlation_id);
+    pr__print_field(cli, "causation id", message->causation_id);
+    pr__print_field(cli, "traceparent", message->traceparent);
+    pr__print_field(cli, "tracestate", message->tracestate);
+    pr__print_field(cli, "headers", message->headers);
+    pr__print_instant(cli, "occurred at", message->occurred_at_us);
+    pr__print_instant(cli, "expires at", message->expires_at_us);
+    pr__print_instant(cli, "deliver at", message->deliver_at_us);
     pr__format(number, sizeof(number), "%u", record->attempts);
-    print_field(cli, "attempts", number);
-    print_instant(cli, "next attempt at", record->next_attempt_at_us);
-    print_instant(cli, "leased until", record->locked_until_us);
-    print_field(cli, "owner", record->owner);
-    print_instant(cli, "first failed at", record->first_failed_at_us);
-    print_field(cli, "last error", record->last_error);
-    print_field(cli, "operator hold", record->operator_hold ? "yes" : NULL);
+    pr__print_field(cli, "attempts", number);
+    pr__print_instant(cli, "next attempt at", record->next_attempt_at_us);
+    pr__print_instant(cli, "leased until", record->locked_until_us);
+    pr__print_field(cli, "owner", record->owner);
+    pr__print_instant(cli, "first failed at", record->first_failed_at_us);
+    pr__print_field(cli, "last error", record->last_error);
+    pr__print_field(cli, "operator hold", record->operator_hold ? "yes" : NULL);
     pr__format(number, sizeof(number), "%llu bytes", (unsigned long long)record->body_size_bytes);
-    print_field(cli, "body", number);
+    pr__print_field(cli, "body", number);
     print_body(cli, message);
 }

@@ -249,12 +249,6 @@ static uint64_t not_published(const pr_relay_snapshot *seen)
     return seen->failed + seen->deferred + seen->dead + seen->lost + seen->expired;
 }
 
-static void summary_member(pr__json *json, const char *key, uint64_t value)
-{
-    pr__json_key(json, key);
-    pr__json_uint(json, value);
-}
-
 static void print_summary(pr__cli *cli, const pr_relay_snapshot *seen)
 {
     AUTO_BUFFER out = PR_BUFFER_INIT;
@@ -274,15 +268,15 @@ static void print_summary(pr__cli *cli, const pr_relay_snapshot *seen)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    summary_member(&json, "claimed", seen->claimed);
-    summary_member(&json, "published", seen->published);
-    summary_member(&json, "failed", seen->failed);
-    summary_member(&json, "deferred", seen->deferred);
-    summary_member(&json, "dead", seen->dead);
-    summary_member(&json, "held", seen->held);
-    summary_member(&json, "lost", seen->lost);
-    summary_member(&json, "expired", seen->expired);
-    summary_member(&json, "fenced", seen->fenced);
+    pr__json_count(&json, "claimed", seen->claimed);
+    pr__json_count(&json, "published", seen->published);
+    pr__json_count(&json, "failed", seen->failed);
+    pr__json_count(&json, "deferred", seen->deferred);
+    pr__json_count(&json, "dead", seen->dead);
+    pr__json_count(&json, "held", seen->held);
+    pr__json_count(&json, "lost", seen->lost);
+    pr__json_count(&json, "expired", seen->expired);
+    pr__json_count(&json, "fenced", seen->fenced);
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

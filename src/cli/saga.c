@@ -154,24 +154,6 @@ static const pr__option show_options[] = {
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
 };
 
-static void print_field(pr__cli *cli, const char *name, const char *text)
-{
-    char safe[512];
-    if (!text || text[0] == '\0')
-        return;
-    pr__one_line(safe, sizeof(safe), text, strlen(text));
-    pr__print(cli, "%-16s %s", name, safe);
-}
-
-static void print_instant(pr__cli *cli, const char *name, int64_t instant_us)
-{
-    char text[PR_INSTANT_TEXT_SIZE];
-    if (instant_us == 0)
-        return;
-    pr__instant_text(instant_us, text);
-    pr__print(cli, "%-16s %s", name, text);
-}
-
 static void print_json(pr__cli *cli, const pr_saga_record *record)
 {
     AUTO_BUFFER out = PR_BUFFER_INIT;
@@ -208,27 +190,27 @@ static bool show_record(void *user, const pr_saga_record *record)
         print_json(cli, record);
         return true;
     }
-    print_field(cli, "saga type", record->saga_type);
-    print_field(cli, "key", record->key);
-    print_field(cli, "tenant", record->tenant);
-    print_field(cli, "instance", record->instance_id);
-    print_field(cli, "phase", record->completed_at_us ? "completed" : "running");
-    print_field(cli, "damaged", record->unreadable);
+    pr__print_field(cli, "saga type", record->saga_type);
+    pr__print_field(cli, "key", record->key);
+    pr__print_field(cli, "tenant", record->tenant);
+    pr__print_field(cli, "instance", record->instance_id);
+    pr__print_field(cli, "phase", record->completed_at_us ? "completed" : "running");
+    pr__print_field(cli, "damaged", record->unreadable);
     pr__format(number, sizeof(number), "%lld", (long long)record->version);
-    print_field(cli, "version", number);
+    pr__print_field(cli, "version", number);
     if (record->lease_owner) {
-        print_field(cli, "leased by", record->lease_owner[0] ? record->lease_owner : "unnamed");
-        print_instant(cli, "leased until", record->lease_until_us);
-        print_field(cli, "lease", record->lease_left_ms > 0 ? "live" : "expired");
+        pr__print_field(cli, "leased by", record->lease_owner[0] ? record->lease_owner : "unnamed");
+        pr__print_instant(cli, "leased until", record->lease_until_us);
+        pr__print_field(cli, "lease", record->lease_left_ms > 0 ? "live" : "expired");
     }
-    print_instant(cli, "started at", record->started_at_us);
-    print_instant(cli, "updated at", record->updated_at_us);
-    print_instant(cli, "completed at", record->completed_at_us);
-    print_field(cli, "open timeouts", strcmp(record->timeouts, "[]") ? record->timeouts : NULL);
-    print_field(cli, "last messages", record->last_messages);
+    pr__print_instant(cli, "started at", record->started_at_us);
+    pr__print_instant(cli, "updated at", record->updated_at_us);
+    pr__print_instant(cli, "completed at", record->completed_at_us);
+    pr__print_field(cli, "open timeouts", strcmp(record->timeouts, "[]") ? record->timeouts : NULL);
+    pr__print_field(cli, "last messages", record->last_messages);
     pr__format(number, sizeof(number), "version %u, %llu bytes", record->state_version,
                (unsigned long long)record->state_size_bytes);
-    print_field(cli, "state", number);
+    pr__print_field(cli, "state", number);
     print_state(cli, record);
     return true;
 }
