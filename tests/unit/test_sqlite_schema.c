@@ -289,6 +289,7 @@ static void test_many_at_once(void **state)
     sqlite_world_close(&at);
 }
 
+#ifdef PR_FAULT_POINTS
 /* Kill a migrator at the n-th hit of a point until it comes through; then all must be there. */
 static void kill_at_each(const char *point, int *ret_kills)
 {
@@ -316,6 +317,7 @@ static void kill_at_each(const char *point, int *ret_kills)
     }
     fail_msg("%s: no end of hits", point);
 }
+#endif
 
 static void test_killed_anywhere(void **state)
 {

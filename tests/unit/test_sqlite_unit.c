@@ -33,7 +33,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     bench *b = *state;
-    pr__fault_reset(NULL);
     sqlite3_close(b->host);
     pr_store_free(b->store);
     sqlite_world_close(&b->at);
