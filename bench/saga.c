@@ -108,7 +108,7 @@ static void step(bench_stepper *self)
     pr_error err = PR_ERROR_INIT;
     message_id(self->next, id);
     pr__format(key, sizeof key, "key-%llu",
-               (unsigned long long)(self->first + self->next % self->keys));
+               (unsigned long long)self->first + self->next % self->keys);
     self->next++;
     pr_message message = PR_MESSAGE(.id = id, .type = TYPE, .type_version = 1, .key = key);
     pr__inbox_key inbox = {.tenant = "", .consumer = "bench", .message_id = id};

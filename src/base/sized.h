@@ -23,6 +23,7 @@ static inline pr_status pr__sized_check(const void *given, size_t known, const c
         return pr__fail(err, PR_E_INVALID, origin, "size of %s is %u, must be its sizeof, %zu",
                         name, size, known);
     for (size_t i = known; i < size; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the caller says so */
         if (((const unsigned char *)given)[i] != 0)
             return pr__fail(err, PR_E_INVALID, origin,
                             "%s sets a field of a newer version, at byte %zu", name, i);

@@ -19,8 +19,8 @@ typedef struct digits {
 
 static digits digits_of(int64_t number)
 {
-    digits d;
-    pr__format(d.text, sizeof(d.text), "%lld", (long long)number);
+    digits d = {""};
+    pr__format(d.text, sizeof d.text, "%lld", (long long)number);
     return d;
 }
 

@@ -17,7 +17,7 @@
 #define TEXT_SIZE       600
 #define SUBMIT_MAX      256 /* submissions a call */
 #define OPEN_ONLY_MS    1000
-#define OPEN_ONE_OF_MS  200 /* the others wait meanwhile */
+#define OPEN_ONE_OF_MS  200     /* the others wait meanwhile */
 #define OPEN_AGAIN_US   3000000 /* at least so often: it goes on within 5 s of the cure */
 #define HOLD_US         5000
 #define SUSPICION_SHOWN 3 /* lost once in company and twice alone */

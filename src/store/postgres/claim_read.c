@@ -271,7 +271,8 @@ static pr_status read_others(pr__pg_claimer *c, pr_error *err)
     for (uint32_t i = 0; i < batch->item_count; i++) {
         if (is_read(&batch->items[i]))
             continue;
-        runs[count++] = (run){.first = i, .count = 1};
+        runs[count] = (run){.first = i, .count = 1};
+        count++;
         pr__pg_array_int(&arrays[0], batch->items[i].lane);
         pr__pg_array_int(&arrays[1], batch->items[i].log_id);
     }
