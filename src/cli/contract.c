@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 #include "cli/output.h"
 
 #define ORIGIN        "cli.contract"

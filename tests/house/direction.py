@@ -54,7 +54,7 @@ def check_include(module, name):
         return None
     if name in BACKEND_HEADERS and name not in headers:
         return f"'{name}' is not for {module}"
-    for other in [*MODULES, "cli", "daemon"]:
+    for other in [*MODULES, "cli"]:
         if name.startswith(other + "/") and other != module and other not in allowed:
             return f"{module} must not see {other}"
     return None

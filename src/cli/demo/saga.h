@@ -12,7 +12,7 @@
 #include <postroom/saga.h>
 
 #include "cli/cli.h"
-#include "cli/demo_sql.h"
+#include "cli/demo/sql.h"
 
 #define PR__SAGA_NAME         "order"
 #define PR__SAGA_PLACED       "urn:message:demo:order-placed"

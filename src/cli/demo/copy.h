@@ -4,7 +4,7 @@
 #ifndef PR_CLI_DEMO_COPY_H
 #define PR_CLI_DEMO_COPY_H
 
-#include "cli/demo_sql.h"
+#include "cli/demo/sql.h"
 
 /* *ret_db is the caller's: sqlite3_close(); the shop's tables are main, billing's are billing. */
 pr_status pr__demo_copy(const char *orders_store, const char *billing_store,

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 #include "cli/wiring.h"
 #include "transport/amqp/inspect.h"
 

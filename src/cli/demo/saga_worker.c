@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
-#include "cli/demo.h"
-#include "cli/demo_saga.h"
+#include "cli/demo/demo.h"
+#include "cli/demo/saga.h"
 #include "cli/wiring.h"
 
 #define BUSY_MS       20000

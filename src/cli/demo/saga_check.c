@@ -3,7 +3,7 @@
  * own. What a saga says of itself is not believed: the services' tables are counted.
  */
 #include "base/error.h"
-#include "cli/demo_saga.h"
+#include "cli/demo/saga.h"
 
 typedef enum rule {
     RULE_NONE = 0, /* told, not judged */

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/demo.h"
-#include "cli/demo_copy.h"
+#include "cli/demo/copy.h"
+#include "cli/demo/demo.h"
 #include "cli/store_name.h"
 
 #define ORIGIN  "demo"

@@ -1,7 +1,7 @@
 /*
  * Plain libpq for the demo, as a host program on PostgreSQL would use it.
  */
-#include "cli/demo_pg.h"
+#include "cli/demo/postgres.h"
 
 #include <libpq-fe.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void keep_quiet(void *user, const char *text)
     (void)user, (void)text;
 }
 
-pr_status pr__demo_pg_open(const char *conninfo, PGconn **ret_db, pr_error *err)
+pr_status pr__demo_postgres_open(const char *conninfo, PGconn **ret_db, pr_error *err)
 {
     PGconn *db = PQconnectdb(conninfo);
     if (PQstatus(db) != CONNECTION_OK) {
@@ -54,7 +54,7 @@ pr_status pr__demo_pg_open(const char *conninfo, PGconn **ret_db, pr_error *err)
     return PR_OK;
 }
 
-void pr__demo_pg_close(PGconn *db)
+void pr__demo_postgres_close(PGconn *db)
 {
     PQfinish(db);
 }
@@ -65,14 +65,14 @@ static bool is_good(const PGresult *result)
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
-pr_status pr__demo_pg_exec(PGconn *db, const char *sql, pr_error *err)
+pr_status pr__demo_postgres_exec(PGconn *db, const char *sql, pr_error *err)
 {
     AUTO_RESULT result = PQexec(db, sql);
     return is_good(result) ? PR_OK : failed(db, result, err);
 }
 
-pr_status pr__demo_pg_query(PGconn *db, const char *sql, const char *const *params,
-                            size_t param_count, pr__demo_row row, void *user, pr_error *err)
+pr_status pr__demo_postgres_query(PGconn *db, const char *sql, const char *const *params,
+                                  size_t param_count, pr__demo_row row, void *user, pr_error *err)
 {
     AUTO_RESULT result =
         PQexecParams(db, sql, (int)param_count, NULL, params, NULL, NULL, /* resultFormat= */ 0);
@@ -88,7 +88,7 @@ pr_status pr__demo_pg_query(PGconn *db, const char *sql, const char *const *para
     return PR_OK;
 }
 
-pr_status pr__demo_pg_lock(PGconn *db, bool *ret_locked, pr_error *err)
+pr_status pr__demo_postgres_lock(PGconn *db, bool *ret_locked, pr_error *err)
 {
     AUTO_RESULT result = PQexec(db, "BEGIN; SET LOCAL lock_timeout = '100ms';"
                                     "LOCK TABLE postroom.outbox_claim IN SHARE MODE");
@@ -98,12 +98,12 @@ pr_status pr__demo_pg_lock(PGconn *db, bool *ret_locked, pr_error *err)
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     if (!pr__text_equal(state, "55P03"))
         return failed(db, result, err);
-    return pr__demo_pg_exec(db, "ROLLBACK", err);
+    return pr__demo_postgres_exec(db, "ROLLBACK", err);
 }
 
 /* The server does not see that a client died while it waits for a lock: once it gets it, it would
    still do what the client sent before. */
-pr_status pr__demo_pg_bury(PGconn *db, pr_error *err)
+pr_status pr__demo_postgres_bury(PGconn *db, pr_error *err)
 {
     static const char waiting[] =
         "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE NOT granted AND "
@@ -162,11 +162,11 @@ pr_status pr__demo_make_databases(const char *server, const char *const names[2]
     PQconninfoOption *options = PQconninfoParse(pr__store_conninfo(server), NULL);
     if (!options)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the address of the server cannot be read");
-    pr_status status = pr__demo_pg_open(pr__store_conninfo(server), &db.pg, err);
+    pr_status status = pr__demo_postgres_open(pr__store_conninfo(server), &db.pg, err);
     for (int i = 0; i < 2 && status == PR_OK; i++) {
         pr__format(sql, sizeof(sql), "CREATE DATABASE %s TEMPLATE template0 ENCODING 'UTF8'",
                    names[i]);
-        status = pr__demo_pg_exec(db.pg, sql, err);
+        status = pr__demo_postgres_exec(db.pg, sql, err);
         if (status == PR_OK)
             status = address(options, names[i], ret_stores[i], size, err);
     }

@@ -7,7 +7,7 @@
  */
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/demo_saga.h"
+#include "cli/demo/saga.h"
 
 #define ARTICLES  5
 #define CUSTOMERS 20

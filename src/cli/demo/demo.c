@@ -4,7 +4,7 @@
  *
  * It leaves a folder with both databases behind, and no process.
  */
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "cli/cli.h"
-#include "cli/demo_saga.h"
+#include "cli/demo/saga.h"
 #include "cli/output.h"
 #include "cli/wiring.h"
 

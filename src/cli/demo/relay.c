@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/time.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 #define ORIGIN          "demo"
 #define BUSY_MS         10000

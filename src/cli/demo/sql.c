@@ -2,7 +2,7 @@
  * Plain SQL for the demo, as a host program would use it: what is done on SQLite, and which of the
  * two kinds a connection is.
  */
-#include "cli/demo_sql.h"
+#include "cli/demo/sql.h"
 
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "cli/demo_pg.h"
+#include "cli/demo/postgres.h"
 #include "cli/store_name.h"
 
 #define ORIGIN      "demo"
@@ -50,14 +50,14 @@ pr_status pr__demo_open(const char *store, bool read_only, pr__demo_db *ret_db, 
 {
     *ret_db = (pr__demo_db){NULL, NULL};
     if (pr__store_kind_of(store) == PR__STORE_POSTGRES)
-        return pr__demo_pg_open(pr__store_conninfo(store), &ret_db->pg, err);
+        return pr__demo_postgres_open(pr__store_conninfo(store), &ret_db->pg, err);
     return open_sqlite(store, read_only, ret_db, err);
 }
 
 void pr__demo_close(pr__demo_db *db)
 {
     sqlite3_close(db->sqlite);
-    pr__demo_pg_close(db->pg);
+    pr__demo_postgres_close(db->pg);
     *db = (pr__demo_db){NULL, NULL};
 }
 
@@ -93,7 +93,7 @@ pr_status pr__demo_exec(const pr__demo_db *db, const char *sql, pr_error *err)
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
     if (db->pg)
-        return pr__demo_pg_exec(db->pg, text, err);
+        return pr__demo_postgres_exec(db->pg, text, err);
     if (sqlite3_exec(db->sqlite, text, NULL, NULL, NULL) != SQLITE_OK)
         return failed(db->sqlite, err);
     return PR_OK;
@@ -128,7 +128,7 @@ pr_status pr__demo_query(const pr__demo_db *db, const char *sql, const char *con
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
     if (db->pg)
-        return pr__demo_pg_query(db->pg, text, params, param_count, row, user, err);
+        return pr__demo_postgres_query(db->pg, text, params, param_count, row, user, err);
     return query_sqlite(db->sqlite, text, params, param_count, row, user, err);
 }
 
@@ -165,7 +165,7 @@ pr_status pr__demo_begin(const pr__demo_db *db, pr_error *err)
 pr_status pr__demo_lock(const pr__demo_db *db, bool *ret_locked, pr_error *err)
 {
     if (db->pg)
-        return pr__demo_pg_lock(db->pg, ret_locked, err);
+        return pr__demo_postgres_lock(db->pg, ret_locked, err);
     int result = sqlite3_exec(db->sqlite, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     *ret_locked = result == SQLITE_OK;
     return result == SQLITE_OK || result == SQLITE_BUSY ? PR_OK : failed(db->sqlite, err);
@@ -179,5 +179,5 @@ void pr__demo_unlock(const pr__demo_db *db)
 
 pr_status pr__demo_bury(const pr__demo_db *db, pr_error *err)
 {
-    return db->pg ? pr__demo_pg_bury(db->pg, err) : PR_OK;
+    return db->pg ? pr__demo_postgres_bury(db->pg, err) : PR_OK;
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 static const pr_field order_fields[] = {
     {.name = "order",

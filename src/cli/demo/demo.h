@@ -3,8 +3,8 @@
  * between them, and the reconciliation. They stand for two programs of a host, each with a database
  * of its own, both on SQLite or both on PostgreSQL.
  */
-#ifndef PR_CLI_DEMO_H
-#define PR_CLI_DEMO_H
+#ifndef PR_CLI_DEMO_DEMO_H
+#define PR_CLI_DEMO_DEMO_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #include <postroom/store.h>
 
 #include "base/uuid.h"
-#include "cli/demo_sql.h"
+#include "cli/demo/sql.h"
 
 #define PR__DEMO_PATH_SIZE 1024
 #define PR__DEMO_TYPE      "urn:message:shop:order-placed"

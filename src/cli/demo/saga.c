@@ -5,7 +5,7 @@
  * This process opens nothing of the library while its children run: it only starts them, kills
  * them, and looks at the database by plain SQL.
  */
-#include "cli/demo_saga.h"
+#include "cli/demo/saga.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/time.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 #include "cli/output.h"
 #include "cli/wiring.h"
 

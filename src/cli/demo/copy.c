@@ -3,7 +3,7 @@
  * counts is read from both by plain SQL into a scratch database in memory, and judged there by the
  * same statements as two SQLite files.
  */
-#include "cli/demo_copy.h"
+#include "cli/demo/copy.h"
 
 #include <sqlite3.h>
 

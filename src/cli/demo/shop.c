@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 #include "cli/wiring.h"
 
 #define CUSTOMERS      40

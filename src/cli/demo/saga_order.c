@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/demo_saga.h"
+#include "cli/demo/saga.h"
 
 #define PAYMENT_MS 2000 /* after that the charge is sent again */
 
