@@ -3,83 +3,9 @@
  * Each case runs on the memory transport and on the database transport of the store itself, or on
  * the carrier that the program was started for.
  */
-#include "bus/world.h"
+#include "bus/stand.h"
 
 #include "base/time.h"
-
-#define TYPE_ASK   "urn:message:shop:price-asked"
-#define TYPE_PRICE "urn:message:shop:price-told"
-#define TYPE_NONE  "urn:message:shop:no-price"
-#define WAIT_US    20000000
-
-/* A bus on a world's store: its transports are templates, never used by themselves. */
-typedef struct stand {
-    world *w;
-    pr_transport *memory, *database, *carrier;
-    pr_bus *bus;
-    const char *scheme;
-    atomic_int seen[3];
-    char envelopes[2][1024]; /* of what the last handler got, by arrival */
-    atomic_int envelope_count;
-    pr_status nested;
-} stand;
-
-static void stand_open(stand *s, world *w, const char *scheme)
-{
-    pr_error err = PR_ERROR_INIT;
-    memset(s, 0, sizeof *s);
-    s->w = w;
-    s->scheme = scheme;
-    check_ok(pr_memory_transport_new(w->broker, NULL, &s->memory, &err), &err, "memory");
-    check_ok(pr_database_transport_new(w->store, NULL, &s->database, &err), &err, "database");
-    const pr_relay_options relay =
-        PR_RELAY_OPTIONS(.backoff_initial_ms = 20, .retry_max = 2, .jitter_percent = PR_JITTER_NONE,
-                         .observer = &w->observer);
-    pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .source = "tests", .relay = &relay,
-                                        .observer = &w->observer);
-    check_ok(pr_bus_new(&opt, &s->bus, &err), &err, "bus");
-    if (bus_carrier_in_use) {
-        bus_carrier_in_use->fresh();
-        check_ok(bus_carrier_in_use->make(&s->carrier, &err), &err, "carrier");
-    }
-    pr_transport *const all[] = {s->carrier, s->memory, s->database};
-    for (int turn = 0; turn < 2; turn++) { /* the one of the scheme is the first */
-        for (size_t i = 0; i < COUNT_OF(all); i++) {
-            if (all[i] && (strcmp(all[i]->name, scheme) == 0) == (turn == 0))
-                check_ok(pr_bus_add_transport(s->bus, all[i], &err), &err, all[i]->name);
-        }
-    }
-}
-
-static void stand_start(stand *s)
-{
-    pr_error err = PR_ERROR_INIT;
-    check_ok(pr_bus_start(s->bus, &err), &err, "start");
-}
-
-static void stand_close(stand *s)
-{
-    s->bus = pr_bus_free(s->bus);
-    pr_transport_free(s->memory);
-    pr_transport_free(s->database);
-    pr_transport_free(s->carrier);
-}
-
-static pr_bus_snapshot bus_snapshot(stand *s)
-{
-    pr_bus_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
-    assert_int_equal(pr_bus_snapshot_get(s->bus, &snapshot, NULL), PR_OK);
-    return snapshot;
-}
-
-static void wait_seen(atomic_int *seen, int wanted, const char *label)
-{
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
-    while (atomic_load(seen) < wanted && pr__monotonic_us() < until_us)
-        pr__sleep_us(1000);
-    if (atomic_load(seen) != wanted)
-        fail_msg("%s: %d, wanted %d", label, atomic_load(seen), wanted);
-}
 
 static pr_handled count_one(void *user, pr_scope *scope)
 {
@@ -92,15 +18,6 @@ static pr_message order_message(const char *body)
 {
     return (pr_message)PR_MESSAGE(.type = TYPE_ORDER, .body = body,
                                   .body_size_bytes = strlen(body));
-}
-
-/* The schemes that cases run on, one after the other; NULL when it was the last. */
-static const char *scheme_at(size_t n)
-{
-    static const char *const usual[] = {"memory", "database"};
-    if (bus_carrier_in_use)
-        return n == 0 ? bus_carrier_in_use->scheme : NULL;
-    return n < COUNT_OF(usual) ? usual[n] : NULL;
 }
 
 static pr_status misuse(stand *s, size_t which, pr_error *err)

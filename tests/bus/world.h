@@ -111,6 +111,7 @@ size_t leased_suite(const struct CMUnitTest **ret_tests);
 size_t scope_suite(const struct CMUnitTest **ret_tests);
 size_t workers_suite(const struct CMUnitTest **ret_tests);
 size_t bus_suite(const struct CMUnitTest **ret_tests);
+size_t order_suite(const struct CMUnitTest **ret_tests);
 size_t batch_suite(const struct CMUnitTest **ret_tests);
 size_t process_suite(const struct CMUnitTest **ret_tests);
 /* The program as another process of a test: argv is "--child", mode, address, threads,

@@ -72,6 +72,52 @@ static void what_is_not_handed_out_cannot_be_settled(void **state)
     pr__in_hand_done(&hand);
 }
 
+static pr__wire_in *keyed(const char *body, const char *key)
+{
+    pr__wire_in *in = one(body);
+    in->message.key = key; /* borrowed */
+    return in;
+}
+
+/* Those without a key are handed out past the others; what is forgotten is not. */
+static void what_has_no_key_goes_past_what_waits(void **state)
+{
+    (void)state;
+    pr__in_hand hand;
+    pr_delivery got;
+    uint64_t tag = 0;
+    pr__in_hand_init(&hand, 3);
+    assert_false(pr__in_hand_take_unkeyed(&hand, &got));
+    assert_true(pr__in_hand_add(&hand, keyed("a", "k"), 1, false));
+    assert_true(pr__in_hand_add(&hand, one("b"), 2, false));
+    assert_true(pr__in_hand_add(&hand, keyed("c", "k"), 3, false));
+    assert_true(pr__in_hand_add(&hand, one("d"), 4, false));
+    static const char *const wanted[] = {"b", "d"};
+    for (size_t i = 0; i < COUNT_OF(wanted); i++) {
+        assert_true(pr__in_hand_take_unkeyed(&hand, &got));
+        assert_memory_equal(got.message.body, wanted[i], 1);
+        assert_false(pr__in_hand_keyed(&hand, got.tag));
+        assert_int_equal(hand.handed, i + 1);
+        assert_true(pr__in_hand_add(&hand, one("e"), 5 + i, false)); /* behind the last */
+    }
+    pr_delivery first = take(&hand, "a");
+    assert_true(pr__in_hand_keyed(&hand, first.tag));
+    assert_false(pr__in_hand_keyed(&hand, first.tag ^ 0x10000));
+    assert_true(pr__in_hand_forget(&hand, &tag));
+    assert_int_equal(tag, 3);
+    take(&hand, "e");
+    take(&hand, "e");
+    assert_int_equal(hand.handed, 5);
+    assert_true(pr__in_hand_settle(&hand, first.tag, &tag));
+    assert_int_equal(hand.handed, 4);
+    pr__in_hand_renew(&hand);
+    assert_int_equal(hand.handed, 0);
+    assert_false(pr__in_hand_forget(&hand, &tag));
+    assert_false(pr__in_hand_settle(&hand, got.tag, &tag));
+    assert_int_equal(hand.handed, 0);
+    pr__in_hand_done(&hand);
+}
+
 /* The channel went: what was with the caller is stale, its memory stays until it is settled. */
 static void a_new_channel_makes_all_stale(void **state)
 {
@@ -127,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deliveries_come_in_order_and_are_settled_once),
         cmocka_unit_test(what_is_not_handed_out_cannot_be_settled),
+        cmocka_unit_test(what_has_no_key_goes_past_what_waits),
         cmocka_unit_test(a_new_channel_makes_all_stale),
         cmocka_unit_test(there_is_a_bound),
     };

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "port/observe.h"
+#include "transport/amqp/give_back.h"
 #include "transport/amqp/topology.h"
 
 #define ORIGIN   "amqp.consumer"
@@ -60,7 +61,8 @@ static pr_status setup(void *user, pr__amqp_connection *connection, pr_error *er
     TRY(pr__amqp_check_rpc(connection, "basic.qos", err));
     pr__format(what, sizeof(what), "basic.consume '%s'", self->names.queue);
     amqp_basic_consume(connection->state, PR__CONSUMER_CHANNEL,
-                       amqp_cstring_bytes(self->names.queue), amqp_empty_bytes, /* no_local= */ 0,
+                       amqp_cstring_bytes(self->names.queue), amqp_cstring_bytes(PR__CONSUMER_TAG),
+                       /* no_local= */ 0,
                        /* no_ack= */ 0, /* exclusive= */ self->options.temporary, amqp_empty_table);
     TRY(pr__amqp_check_rpc(connection, what, err));
     self->was_up = self->serving = true;
@@ -155,6 +157,8 @@ static pr_status method_frame(pr__consumer *self, pr__amqp_connection *connectio
                               "the broker at %s cancelled the consumer of '%s'; was the queue "
                               "deleted?",
                               connection->peer, self->names.queue);
+    case AMQP_BASIC_CANCEL_OK_METHOD:
+        return pr__give_back(self, connection, err);
     case AMQP_CHANNEL_CLOSE_METHOD: {
         const amqp_channel_close_t *close = method->decoded;
         PR__AMQP_COUNT(self->link.settings, channel_closes);
@@ -223,7 +227,8 @@ static pr_status send_verdict(pr__amqp_connection *connection, const pr__verdict
     return pr__amqp_check_status(connection, status, "settle", err);
 }
 
-/* Take out the next verdict that is due; what is not yet stays, in order. */
+/* Take out the next verdict that is due; what is not yet stays, in order, and so does what goes
+   back in another way. */
 static bool next_due(pr__consumer *self, int64_t now_us, uint32_t *at, pr__verdict *ret_verdict,
                      int64_t *wait_ms)
 {
@@ -231,7 +236,7 @@ static bool next_due(pr__consumer *self, int64_t now_us, uint32_t *at, pr__verdi
     pthread_mutex_lock(&self->link.lock);
     while (*at < self->verdict_count && !found) {
         const pr__verdict *verdict = &self->verdicts[*at];
-        found = verdict->due_us <= now_us;
+        found = !verdict->keyed && verdict->due_us <= now_us;
         if (found) {
             *ret_verdict = *verdict;
             self->verdict_count--;
@@ -239,7 +244,8 @@ static bool next_due(pr__consumer *self, int64_t now_us, uint32_t *at, pr__verdi
                     (self->verdict_count - *at) * sizeof(*verdict));
         } else {
             int64_t left_ms = (verdict->due_us - now_us) / 1000 + 1;
-            *wait_ms = left_ms < *wait_ms ? left_ms : *wait_ms;
+            if (!verdict->keyed)
+                *wait_ms = left_ms < *wait_ms ? left_ms : *wait_ms;
             ++*at;
         }
     }
@@ -267,7 +273,9 @@ static pr_status work(void *user, pr__amqp_connection *connection, bool writable
 {
     (void)writable;
     (void)ret_want_write;
-    return send_verdicts(user, connection, pr__monotonic_us(), wait_ms, err);
+    int64_t now_us = pr__monotonic_us();
+    TRY(send_verdicts(user, connection, now_us, wait_ms, err));
+    return pr__give_back_due(user, connection, now_us, wait_ms, err);
 }
 
 /* ---- the end of a channel ---- */
@@ -306,11 +314,12 @@ static void down(void *user, pr__amqp_connection *connection, const pr_error *wh
     pthread_mutex_lock(&self->link.lock);
     pr__in_hand_renew(&self->hand);
     self->verdict_count = 0;
+    self->returning = 0; /* the end of the channel gives all of it back, in order */
     self->cut = self->cut || self->serving;
     if (self->options.temporary && self->was_up)
         self->link.over = true;
     pthread_mutex_unlock(&self->link.lock);
-    self->serving = false;
+    self->serving = self->cancelling = false;
 }
 
 const pr__amqp_link_ops pr__consumer_link_ops = {

@@ -9,12 +9,14 @@
 #include "transport/amqp/names.h"
 
 #define PR__CONSUMER_CHANNEL     1
+#define PR__CONSUMER_TAG         "postroom"
 #define PR__SUBSCRIBE_TIMEOUT_MS 30000 /* connecting has shorter bounds of its own, for each URI */
 
 typedef struct pr__verdict {
     uint64_t delivery_tag;
     int64_t due_us; /* 0 = at once */
     pr_verdict verdict;
+    bool keyed;
 } pr__verdict;
 
 /* The delivery that is being read. */
@@ -40,10 +42,12 @@ typedef struct pr__consumer {
     pr__in_hand hand;
     pr__verdict *verdicts; /* for this channel */
     uint32_t verdict_count, verdict_capacity;
-    bool cut; /* to be told: the channel went */
+    bool cut;           /* to be told: the channel went */
+    uint32_t returning; /* verdicts that give a keyed delivery back */
     /* the thread's own */
-    bool was_up;  /* once */
-    bool serving; /* now */
+    bool was_up;     /* once */
+    bool serving;    /* now */
+    bool cancelling; /* no more deliveries come, once the broker has said so */
     pr__consume consume;
 } pr__consumer;
 

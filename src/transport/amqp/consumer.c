@@ -35,6 +35,19 @@ static pr_status failure(const pr__consumer *self, const char *what, pr_error *e
                           self->link.cause[0] ? self->link.cause : self->link.last_error.message);
 }
 
+/* What has a key waits while one with a key goes back: it may be a later one of that key, and goes
+   back as well (give_back.c). */
+static size_t take(pr__consumer *self, pr_delivery *ret_deliveries, size_t max)
+{
+    size_t count = 0;
+    bool (*next)(pr__in_hand * hand, pr_delivery * ret_delivery) =
+        self->returning > 0 ? pr__in_hand_take_unkeyed : pr__in_hand_take;
+    while (count < max && self->hand.handed < self->prefetch &&
+           next(&self->hand, &ret_deliveries[count]))
+        count++;
+    return count;
+}
+
 static pr_status receive_locked(pr__consumer *self, int64_t until_us, pr_delivery *ret_deliveries,
                                 size_t max, size_t *ret_count, pr_error *err)
 {
@@ -43,9 +56,7 @@ static pr_status receive_locked(pr__consumer *self, int64_t until_us, pr_deliver
             self->cut = false;
             return failure(self, "what was in hand comes again", err);
         }
-        size_t count = 0;
-        while (count < max && pr__in_hand_take(&self->hand, &ret_deliveries[count]))
-            count++;
+        size_t count = take(self, ret_deliveries, max);
         *ret_count = count;
         if (count > 0)
             return PR_OK;
@@ -88,11 +99,13 @@ static pr_status settle_locked(pr__consumer *self, uint64_t tag, pr_verdict verd
         self->verdicts = grown;
         self->verdict_capacity = capacity;
     }
+    bool keyed = verdict == PR_VERDICT_REQUEUE && pr__in_hand_keyed(&self->hand, tag);
     if (!pr__in_hand_settle(&self->hand, tag, &delivery_tag))
         return pr__fail(err, PR_E_FENCED, ORIGIN,
                         "the tag is stale: its delivery was settled, or comes again");
-    self->verdicts[self->verdict_count++] =
-        (pr__verdict){.delivery_tag = delivery_tag, .due_us = due_us, .verdict = verdict};
+    self->verdicts[self->verdict_count++] = (pr__verdict){
+        .delivery_tag = delivery_tag, .due_us = due_us, .verdict = verdict, .keyed = keyed};
+    self->returning += keyed ? 1 : 0;
     pr__amqp_link_wake(&self->link);
     return PR_OK;
 }

@@ -94,18 +94,55 @@ static uint64_t tag_of(const pr__in_hand *hand, uint32_t index)
     return (uint64_t)slot->epoch << 32 | (slot->delivery_tag & 0xFFFF) << 16 | index;
 }
 
-bool pr__in_hand_take(pr__in_hand *hand, pr_delivery *ret_delivery)
+static bool hand_out(pr__in_hand *hand, uint32_t index, pr_delivery *ret_delivery)
 {
-    uint32_t index = take_first(hand, &hand->ready);
     if (index == PR__NO_SLOT)
         return false;
     pr__slot *slot = &hand->slots[index];
     slot->state = PR__SLOT_HANDED;
+    hand->handed++;
     *ret_delivery = (pr_delivery){.message = slot->in->message,
                                   .tag = tag_of(hand, index),
                                   .redelivered = slot->redelivered,
                                   .delivery_count = slot->in->delivery_count};
     return true;
+}
+
+bool pr__in_hand_take(pr__in_hand *hand, pr_delivery *ret_delivery)
+{
+    return hand_out(hand, take_first(hand, &hand->ready), ret_delivery);
+}
+
+bool pr__in_hand_take_unkeyed(pr__in_hand *hand, pr_delivery *ret_delivery)
+{
+    uint32_t before = PR__NO_SLOT, index = hand->ready.first;
+    while (index != PR__NO_SLOT && hand->slots[index].in->message.key) {
+        before = index;
+        index = hand->slots[index].next;
+    }
+    if (index == PR__NO_SLOT || before == PR__NO_SLOT)
+        return index != PR__NO_SLOT && pr__in_hand_take(hand, ret_delivery);
+    hand->slots[before].next = hand->slots[index].next;
+    if (hand->ready.last == index)
+        hand->ready.last = before;
+    return hand_out(hand, index, ret_delivery);
+}
+
+bool pr__in_hand_forget(pr__in_hand *hand, uint64_t *ret_delivery_tag)
+{
+    uint32_t index = take_first(hand, &hand->ready);
+    if (index == PR__NO_SLOT)
+        return false;
+    *ret_delivery_tag = hand->slots[index].delivery_tag;
+    release(hand, index);
+    return true;
+}
+
+bool pr__in_hand_keyed(const pr__in_hand *hand, uint64_t tag)
+{
+    uint32_t index = (uint32_t)(tag & 0xFFFF);
+    return index < hand->capacity && tag_of(hand, index) == tag && hand->slots[index].in &&
+           hand->slots[index].in->message.key;
 }
 
 bool pr__in_hand_settle(pr__in_hand *hand, uint64_t tag, uint64_t *ret_delivery_tag)
@@ -117,6 +154,7 @@ bool pr__in_hand_settle(pr__in_hand *hand, uint64_t tag, uint64_t *ret_delivery_
     if (state != PR__SLOT_HANDED && state != PR__SLOT_STALE)
         return false;
     *ret_delivery_tag = hand->slots[index].delivery_tag;
+    hand->handed -= state == PR__SLOT_HANDED ? 1 : 0;
     release(hand, index);
     return state == PR__SLOT_HANDED;
 }
@@ -130,5 +168,6 @@ void pr__in_hand_renew(pr__in_hand *hand)
         if (hand->slots[i].state == PR__SLOT_HANDED)
             hand->slots[i].state = PR__SLOT_STALE;
     }
+    hand->handed = 0;
     hand->epoch++;
 }

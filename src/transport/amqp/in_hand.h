@@ -42,6 +42,7 @@ typedef struct pr__in_hand {
     pr__slot *slots;
     uint32_t capacity;
     pr__slot_list unused, ready;
+    uint32_t handed; /* with the caller, of this channel */
     uint32_t
         epoch; /* of the channel that is open; begins at random, so that a tag is of one only */
 } pr__in_hand;
@@ -52,6 +53,12 @@ void pr__in_hand_done(pr__in_hand *hand);
 bool pr__in_hand_add(pr__in_hand *hand, pr__wire_in *in, uint64_t delivery_tag, bool redelivered);
 /* The next that is ready; its message is borrowed until it is settled. */
 bool pr__in_hand_take(pr__in_hand *hand, pr_delivery *ret_delivery);
+/* The next that is ready and has no key. */
+bool pr__in_hand_take_unkeyed(pr__in_hand *hand, pr_delivery *ret_delivery);
+/* What is ready need not be handed out any more: forget the first, and give its channel's tag. */
+bool pr__in_hand_forget(pr__in_hand *hand, uint64_t *ret_delivery_tag);
+/* Has the message of this tag a key? */
+bool pr__in_hand_keyed(const pr__in_hand *hand, uint64_t tag);
 /* The caller is done with it. true and the channel's tag, or false: it is stale, or none. */
 bool pr__in_hand_settle(pr__in_hand *hand, uint64_t tag, uint64_t *ret_delivery_tag);
 /* The channel is gone: what is ready is dropped, what was handed out is stale; a new epoch. */

@@ -1,0 +1,71 @@
+/*
+ * A bus for the suites.
+ */
+#include "bus/stand.h"
+
+#include "base/time.h"
+
+void stand_open(stand *s, world *w, const char *scheme)
+{
+    pr_error err = PR_ERROR_INIT;
+    memset(s, 0, sizeof *s);
+    s->w = w;
+    s->scheme = scheme;
+    check_ok(pr_memory_transport_new(w->broker, NULL, &s->memory, &err), &err, "memory");
+    check_ok(pr_database_transport_new(w->store, NULL, &s->database, &err), &err, "database");
+    const pr_relay_options relay =
+        PR_RELAY_OPTIONS(.backoff_initial_ms = 20, .retry_max = 2, .jitter_percent = PR_JITTER_NONE,
+                         .observer = &w->observer);
+    pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .source = "tests", .relay = &relay,
+                                        .observer = &w->observer);
+    check_ok(pr_bus_new(&opt, &s->bus, &err), &err, "bus");
+    if (bus_carrier_in_use) {
+        bus_carrier_in_use->fresh();
+        check_ok(bus_carrier_in_use->make(&s->carrier, &err), &err, "carrier");
+    }
+    pr_transport *const all[] = {s->carrier, s->memory, s->database};
+    for (int turn = 0; turn < 2; turn++) { /* the one of the scheme is the first */
+        for (size_t i = 0; i < COUNT_OF(all); i++) {
+            if (all[i] && (strcmp(all[i]->name, scheme) == 0) == (turn == 0))
+                check_ok(pr_bus_add_transport(s->bus, all[i], &err), &err, all[i]->name);
+        }
+    }
+}
+
+void stand_start(stand *s)
+{
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_bus_start(s->bus, &err), &err, "start");
+}
+
+void stand_close(stand *s)
+{
+    s->bus = pr_bus_free(s->bus);
+    pr_transport_free(s->memory);
+    pr_transport_free(s->database);
+    pr_transport_free(s->carrier);
+}
+
+pr_bus_snapshot bus_snapshot(stand *s)
+{
+    pr_bus_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
+    assert_int_equal(pr_bus_snapshot_get(s->bus, &snapshot, NULL), PR_OK);
+    return snapshot;
+}
+
+void wait_seen(atomic_int *seen, int wanted, const char *label)
+{
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    while (atomic_load(seen) < wanted && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    if (atomic_load(seen) != wanted)
+        fail_msg("%s: %d, wanted %d", label, atomic_load(seen), wanted);
+}
+
+const char *scheme_at(size_t n)
+{
+    static const char *const usual[] = {"memory", "database"};
+    if (bus_carrier_in_use)
+        return n == 0 ? bus_carrier_in_use->scheme : NULL;
+    return n < COUNT_OF(usual) ? usual[n] : NULL;
+}
