@@ -66,7 +66,7 @@ static int busy_handler(void *user, int count)
 {
     pr__sqlite_conn *conn = user;
     int64_t now = pr__monotonic_us();
-    if (count == 0)
+    if (count == 0 && !conn->waiting) /* else it began with the wait in line */
         conn->busy_since_us = now;
     if (conn->waiting && conn->turn < 0)
         conn->turn = pr__turn_take(sqlite3_db_filename(conn->db, "main"));
@@ -133,10 +133,11 @@ static pr_status set_up(pr__sqlite_conn *conn, pr_error *err)
 }
 
 pr_status pr__sqlite_conn_open(pr__sqlite_conn *conn, const char *path, const char *prefix,
-                               int64_t busy_ms, bool create, pr_error *err)
+                               int64_t busy_ms, bool create, pr__line *line, pr_error *err)
 {
     memset(conn, 0, sizeof *conn);
     conn->turn = -1;
+    conn->line = line;
     pr__format(conn->prefix, sizeof conn->prefix, "%s", prefix);
     conn->busy_ms = busy_ms;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
@@ -171,6 +172,7 @@ void pr__sqlite_conn_done(pr__sqlite_conn *conn)
     if (!conn->borrowed)
         sqlite3_close_v2(conn->db);
     conn->db = NULL;
+    pr__sqlite_give_turn(conn);
 }
 
 char *pr__sqlite_expand(const char *sql, const char *prefix)
@@ -344,6 +346,24 @@ bool pr__sqlite_in_transaction(const pr__sqlite_conn *conn)
     return sqlite3_get_autocommit(conn->db) == 0;
 }
 
+/* Stand in line before SQLite is asked; whoever does not get the turn in time finds what it would
+   have found without a line. */
+static pr_status take_turn(pr__sqlite_conn *conn, pr_error *err)
+{
+    conn->busy_since_us = pr__monotonic_us();
+    if (conn->line && !pr__line_enter(conn->line, conn->busy_since_us + conn->busy_ms * 1000))
+        return pr__sqlite_fail(conn, SQLITE_BUSY, err);
+    conn->in_turn = conn->line != NULL;
+    return PR_OK;
+}
+
+void pr__sqlite_give_turn(pr__sqlite_conn *conn)
+{
+    if (conn->in_turn)
+        pr__line_leave(conn->line);
+    conn->in_turn = false;
+}
+
 static const char SQL_BEGIN[] = "BEGIN";
 static const char SQL_BEGIN_WRITE[] = "BEGIN IMMEDIATE";
 static const char SQL_COMMIT[] = "COMMIT";
@@ -359,10 +379,14 @@ pr_status pr__sqlite_begin(pr__sqlite_conn *conn, bool write, pr_error *err)
     /* The way out is made before the way in: a rollback is wanted most where memory ran out. */
     sqlite3_stmt *rollback;
     TRY(pr__sqlite_prepare(conn, SQL_ROLLBACK, &rollback, err));
+    if (write)
+        TRY(take_turn(conn, err));
     conn->waiting = write;
     pr_status status = pr__sqlite_run(conn, write ? SQL_BEGIN_WRITE : SQL_BEGIN, NULL, err, "");
     conn->waiting = false;
     conn->turn = pr__turn_release(conn->turn);
+    if (status != PR_OK)
+        pr__sqlite_give_turn(conn);
     return status;
 }
 
@@ -374,6 +398,8 @@ void pr__sqlite_rollback(pr__sqlite_conn *conn)
             (void)sqlite3_step(rollback);
         pr__sqlite_reset(rollback);
     }
+    if (!pr__sqlite_in_transaction(conn))
+        pr__sqlite_give_turn(conn);
 }
 
 /* After these a commit record may or may not stand in the WAL. */
@@ -410,6 +436,7 @@ pr_status pr__sqlite_commit(pr__sqlite_conn *conn, pr_error *err)
         int code = run_commit(conn, stmt, wrote);
         if (code == SQLITE_DONE) {
             pr__sqlite_reset(stmt);
+            pr__sqlite_give_turn(conn);
             conn->own_commits += wrote;
             return PR_OK;
         }

@@ -15,6 +15,8 @@
 
 #include <postroom/error.h>
 
+#include "store/sqlite/line.h"
+
 #define PR__SQLITE_STATEMENTS_MAX  256 /* slots of the cache; a power of two */
 #define PR__SQLITE_PREFIX_SIZE     64
 
@@ -39,6 +41,8 @@ typedef struct pr__sqlite_conn {
     int64_t busy_since_us; /* monotonic: when the wait in hand began */
     bool waiting;          /* BEGIN IMMEDIATE is in hand */
     int turn;              /* the sign that we wait (turn.h); -1 = none */
+    pr__line *line;        /* of this process, shared with clones; NULL = a host's handle */
+    bool in_turn;          /* the turn in line is ours: a write transaction is open, or begun */
     int poisoned_code;     /* not 0: an I/O error or damage; the handle is not used again */
     uint64_t own_commits;  /* that wrote; data_version does not tell of them */
     bool borrowed;         /* db is the host's */
@@ -46,9 +50,10 @@ typedef struct pr__sqlite_conn {
     pr__sqlite_statement statements[PR__SQLITE_STATEMENTS_MAX];
 } pr__sqlite_conn;
 
-/* Open path and set the handle up: FULL, busy handler, no checkpoints by itself. */
+/* Open path and set the handle up: FULL, busy handler, no checkpoints by itself. line: where it
+   stands to write; borrowed, and not looked at after pr__sqlite_conn_done. */
 pr_status pr__sqlite_conn_open(pr__sqlite_conn *conn, const char *path, const char *prefix,
-                               int64_t busy_ms, bool create, pr_error *err);
+                               int64_t busy_ms, bool create, pr__line *line, pr_error *err);
 /* Turn write-ahead logging on; it stays with the file. */
 pr_status pr__sqlite_conn_use_wal(pr__sqlite_conn *conn, pr_error *err);
 /* Use a handle of the host as it is. */
@@ -100,6 +105,9 @@ static inline void pr__sqlite_auto_reset(sqlite3_stmt **stmt)
 }
 /* A statement that is reset when it goes out of scope: AUTO_STMT stmt = NULL; */
 #define AUTO_STMT __attribute__((cleanup(pr__sqlite_auto_reset))) sqlite3_stmt *
+
+/* Let the next in line write: the write transaction has ended, or is about to. */
+void pr__sqlite_give_turn(pr__sqlite_conn *conn);
 
 /* Is a transaction open on the handle? */
 bool pr__sqlite_in_transaction(const pr__sqlite_conn *conn);

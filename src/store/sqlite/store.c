@@ -97,6 +97,7 @@ static void store_free(pr_store *base)
 {
     pr__sqlite_store *store = pr__sqlite_store_of(base);
     pr__sqlite_conn_done(&store->conn);
+    pr__line_release(store->line);
     pr__arena_free(store->filter.arena);
     pr__free(store->path);
     pr__free(store);
@@ -111,6 +112,9 @@ static pr_status store_now(pr_store *store, int64_t *ret_now_us, pr_error *err)
     return PR_OK;
 }
 
+static pr_status open_in_line(const pr_sqlite_options *opt, pr__line *line, pr_store **ret_store,
+                              pr_error *err);
+
 static pr_status store_clone(pr_store *base, pr_store **ret_store, pr_error *err)
 {
     pr__sqlite_store *store = pr__sqlite_store_of(base);
@@ -119,7 +123,7 @@ static pr_status store_clone(pr_store *base, pr_store **ret_store, pr_error *err
                           .busy_ms = store->busy_ms, .body_size_max = base->body_size_max,
                           .schema_check_off = true, .clock = base->clock, .random = base->random,
                           .observer = base->observer);
-    return pr_sqlite_store_open(&opt, ret_store, err);
+    return open_in_line(&opt, store->line, ret_store, err);
 }
 
 static const pr__store_ops OPS = {
@@ -232,8 +236,8 @@ static pr_status check_file(const pr_sqlite_options *opt, pr_error *err)
 
 static pr_status connect(pr__sqlite_store *store, const char *prefix, bool create, pr_error *err)
 {
-    pr_status status =
-        pr__sqlite_conn_open(&store->conn, store->path, prefix, store->busy_ms, create, err);
+    pr_status status = pr__sqlite_conn_open(&store->conn, store->path, prefix, store->busy_ms,
+                                            create, store->line, err);
     if (status == PR_OK && !store->schema_check_off)
         status = pr__sqlite_check(&store->base, err);
     if (status == PR_OK && !store->schema_check_off)
@@ -255,13 +259,13 @@ pr_status pr__sqlite_reopen(pr__sqlite_store *store, pr_error *err)
     pr__sqlite_conn_done(&store->conn);
     store->changed_known = false;
     return pr__sqlite_conn_open(&store->conn, store->path, prefix, store->busy_ms,
-                                /* create= */ false, err);
+                                /* create= */ false, store->line, err);
 }
 
-pr_status pr_sqlite_store_open(const pr_sqlite_options *opt, pr_store **ret_store, pr_error *err)
+/* line NULL: one of its own. */
+static pr_status open_in_line(const pr_sqlite_options *opt, pr__line *line, pr_store **ret_store,
+                              pr_error *err)
 {
-    if (!ret_store)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "ret_store is NULL");
     char prefix[PR__SQLITE_PREFIX_SIZE];
     TRY(check_options(opt, err));
     TRY(read_prefix(opt->prefix, prefix, err));
@@ -280,9 +284,17 @@ pr_status pr_sqlite_store_open(const pr_sqlite_options *opt, pr_store **ret_stor
     store->busy_ms = opt->busy_ms ? opt->busy_ms : PR__SQLITE_BUSY_MS_DEFAULT;
     store->schema_check_off = opt->schema_check_off;
     store->path = pr__strdup(opt->path);
-    if (!store->path)
+    store->line = line ? pr__line_hold(line) : pr__line_new();
+    if (!store->path || !store->line)
         return pr__fail_nomem(err, ORIGIN);
     TRY(connect(store, prefix, opt->create, err));
     *ret_store = TAKE(guard);
     return PR_OK;
+}
+
+pr_status pr_sqlite_store_open(const pr_sqlite_options *opt, pr_store **ret_store, pr_error *err)
+{
+    if (!ret_store)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "ret_store is NULL");
+    return open_in_line(opt, NULL, ret_store, err);
 }

@@ -37,6 +37,7 @@ typedef struct pr__sqlite_filter {
 typedef struct pr__sqlite_store {
     pr_store base; /* first member */
     pr__sqlite_conn conn;
+    pr__line *line; /* shared with its clones */
     char *path;
     int64_t busy_ms;
     pid_t pid;    /* of the process that opened it; a fork must not use it */

@@ -30,6 +30,7 @@ static int ended_by_commit(void *user)
     pr__sqlite_unit *unit = user;
     unit->ended = true;
     unit->ended_by_commit = true;
+    pr__sqlite_give_turn(unit->conn);
     return 0;
 }
 
@@ -37,6 +38,7 @@ static void ended_by_rollback(void *user)
 {
     pr__sqlite_unit *unit = user;
     unit->ended = true;
+    pr__sqlite_give_turn(unit->conn);
 }
 
 static void watch(pr__sqlite_unit *unit, bool on)
