@@ -46,6 +46,8 @@ static const bench_case cases[] = {
      bench_rabbitmq_relay, ON_RABBITMQ},
     {"consume", "consume from RabbitMQ with an inbox in PostgreSQL", bench_rabbitmq_consume,
      ON_RABBITMQ},
+    {"handler", "an empty handler on both stores against a bare INSERT and COMMIT",
+     bench_rabbitmq_handler, ON_RABBITMQ},
     {"memory", "resident memory over many publishes", bench_rabbitmq_memory, ON_RABBITMQ},
 };
 #define CASE_COUNT (sizeof cases / sizeof *cases)

@@ -42,6 +42,7 @@ void bench_postgres_saga(const bench_options *opt, bench_report *report);
 void bench_rabbitmq_publish(const bench_options *opt, bench_report *report);
 void bench_rabbitmq_relay(const bench_options *opt, bench_report *report);
 void bench_rabbitmq_consume(const bench_options *opt, bench_report *report);
+void bench_rabbitmq_handler(const bench_options *opt, bench_report *report);
 void bench_rabbitmq_memory(const bench_options *opt, bench_report *report);
 
 /* The child of bench_memory: drain the store at path, then end. */
