@@ -147,9 +147,9 @@ PR_API pr_bus *pr_bus_free(pr_bus *bus);
  *
  * Owner   message is borrowed; *ret_enqueued (may be NULL) is the caller's memory.
  * Errors  INVALID, LIMIT, CONTENT: the message. NOT_FOUND: nobody would get it, or no transport of
- *         that scheme. BUSY: the transport takes nothing now. BACKEND: retry = UNKNOWN, it may
- *         have arrived; publish it again with the same id.
- * Thread  any; one at a time is sent.
+ *         that scheme. BUSY: the transport takes nothing now, or 8 messages are in flight on it.
+ *         BACKEND: retry = UNKNOWN, it may have arrived; publish it again with the same id.
+ * Thread  any; up to 8 at once a transport, each on a connection of its own.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_bus_publish(pr_bus *bus, const pr_message *message,

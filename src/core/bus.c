@@ -118,11 +118,8 @@ pr_status pr_bus_add_transport(pr_bus *bus, pr_transport *transport, pr_error *e
     if (bus->transport_count == PR__BUS_TRANSPORTS_MAX)
         return pr__fail(err, PR_E_LIMIT, ORIGIN, "a bus has at most %d transports",
                         PR__BUS_TRANSPORTS_MAX);
-    pr_transport *sender = NULL; /* whether it can be cloned shows here, and not at the start */
-    TRY(pr_transport_clone(transport, &sender, err));
-    pr__bus_transport *at = &bus->transports[bus->transport_count++];
-    *at = (pr__bus_transport){.given = transport, .sender = sender, .box = {.bus = bus}};
-    pthread_mutex_init(&at->mutex, NULL);
+    TRY(pr__bus_transport_init(&bus->transports[bus->transport_count], bus, transport, err));
+    bus->transport_count++;
     return PR_OK;
 }
 
@@ -178,7 +175,7 @@ pr_status pr_bus_add_endpoint(pr_bus *bus, const pr_endpoint_options *opt, const
     pr__bus_endpoint *at = &bus->endpoints[bus->endpoint_count];
     pr_status status = pr_store_clone(bus->opt.store, &at->store, err);
     if (status == PR_OK)
-        status = pr_transport_clone(on->given, &at->transport, err);
+        status = pr__bus_transport_clone(on, &at->transport, err);
     if (status == PR_OK)
         status = pr_endpoint_new(at->store, at->transport, &own, &at->endpoint, err);
     if (status == PR_OK)
@@ -253,7 +250,7 @@ static pr_status relay_start(pr_bus *bus, pr_error *err)
 {
     TRY(pr_store_clone(bus->opt.store, &bus->relay_store, err));
     for (uint32_t i = 0; i < bus->transport_count; i++)
-        TRY(pr_transport_clone(bus->transports[i].given, &bus->relay_transports[i], err));
+        TRY(pr__bus_transport_clone(&bus->transports[i], &bus->relay_transports[i], err));
     pr_relay *relay = NULL;
     TRY(pr_relay_new(bus->relay_store, bus->relay_transports, bus->transport_count, bus->opt.relay,
                      &relay, err));
@@ -339,10 +336,8 @@ pr_bus *pr_bus_free(pr_bus *bus)
     pr_bus_stop(bus);
     for (uint32_t i = 0; i < bus->endpoint_count; i++)
         endpoint_done(&bus->endpoints[i]);
-    for (uint32_t i = 0; i < bus->transport_count; i++) {
-        pr_transport_free(bus->transports[i].sender);
-        pthread_mutex_destroy(&bus->transports[i].mutex);
-    }
+    for (uint32_t i = 0; i < bus->transport_count; i++)
+        pr__bus_transport_done(&bus->transports[i]);
     pthread_cond_destroy(&bus->answered);
     pthread_mutex_destroy(&bus->life_mutex);
     pthread_mutex_destroy(&bus->request_mutex);

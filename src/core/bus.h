@@ -1,6 +1,6 @@
 /*
- * A bus's inside, shared by its files: bus.c (life), bus_snapshot.c, bus_send.c (direct publish),
- * bus_request.c (requests and their answers).
+ * A bus's inside, shared by its files: bus.c (life), bus_snapshot.c, bus_transport.c (clones and
+ * senders), bus_send.c (direct publish), bus_request.c (requests and their answers).
  */
 #ifndef PR_CORE_BUS_H
 #define PR_CORE_BUS_H
@@ -18,6 +18,7 @@
 
 #define PR__BUS_TRANSPORTS_MAX 16
 #define PR__BUS_ENDPOINTS_MAX  256
+#define PR__BUS_SENDERS_MAX    8 /* direct messages in flight at once, a transport */
 #define PR__ADDRESS_SIZE       512
 
 typedef struct pr__request {
@@ -45,8 +46,11 @@ typedef struct pr__reply_box {
 
 typedef struct pr__bus_transport {
     pr_transport *given;
-    pthread_mutex_t mutex; /* guards the sender */
-    pr_transport *sender;  /* a clone, opened at the first direct publish */
+    pthread_mutex_t mutex; /* guards what follows, and the cloning */
+    pthread_cond_t returned;
+    pr_transport *idle[PR__BUS_SENDERS_MAX]; /* senders that nobody uses now */
+    uint32_t idle_count;
+    uint32_t sender_count; /* idle or in use */
     pr__reply_box box;     /* guarded by the bus's request mutex, until it runs */
 } pr__bus_transport;
 
@@ -84,6 +88,17 @@ struct pr_bus {
 };
 
 int64_t pr__bus_now_us(const pr_bus *bus); /* monotonic */
+
+pr_status pr__bus_transport_init(pr__bus_transport *at, pr_bus *bus, pr_transport *given,
+                                 pr_error *err);
+void pr__bus_transport_done(pr__bus_transport *at);
+/* Another one onto the same other side, at any time and by any thread. */
+pr_status pr__bus_transport_clone(pr__bus_transport *at, pr_transport **ret_clone, pr_error *err);
+/* A sender for one message; BUSY: none became free until then. */
+pr_status pr__bus_transport_take(pr__bus_transport *at, int64_t until_us, pr_transport **ret_sender,
+                                 pr_error *err);
+/* Give it back; one that is not sound is closed. */
+void pr__bus_transport_give(pr__bus_transport *at, pr_transport *take_sender, bool sound);
 
 /* The transport that serves an address; NOT_FOUND when there is none of its scheme. */
 pr_status pr__bus_route(pr_bus *bus, const char *destination, pr__bus_transport **ret_transport,

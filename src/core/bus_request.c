@@ -132,7 +132,7 @@ static pr_status box_open(pr_bus *bus, pr__bus_transport *at, pr_error *err)
         return PR_OK;
     bus->opt.random->fill(bus->opt.random->user, random, sizeof random);
     pr__uuid7(bus->opt.clock->wall_us(bus->opt.clock->user), random, box->id);
-    pr_status status = pr_transport_clone(at->given, &box->transport, err);
+    pr_status status = pr__bus_transport_clone(at, &box->transport, err);
     if (status == PR_OK)
         status = box_subscribe(box, err);
     if (status == PR_OK) {

@@ -97,22 +97,26 @@ static pr_status hand_over(pr_transport *sender, const pr_message *message, int6
     }
 }
 
-/* The sender is ours, one message at a time: the first outcome is this one's. On any error the
-   sender is dropped with whatever it still holds. */
-static pr_status submit(pr_transport *sender, const pr_message *message, int64_t deadline_ms,
-                        pr_error *err)
+static int64_t left_ms_until(int64_t until_us)
 {
-    int64_t until_us = pr__monotonic_us() + deadline_ms * 1000;
-    TRY(pr_transport_open(sender, deadline_ms, err));
+    int64_t left_ms = (until_us - pr__monotonic_us()) / 1000;
+    return left_ms > 0 ? left_ms : 0;
+}
+
+/* The sender is ours, one message at a time: the first outcome is this one's. */
+static pr_status submit(pr_transport *sender, const pr_message *message, int64_t deadline_ms,
+                        int64_t until_us, pr_error *err)
+{
+    TRY(pr_transport_open(sender, left_ms_until(until_us), err));
     TRY(hand_over(sender, message, until_us, err));
     for (;;) {
         pr_submitted outcome;
         size_t count = 0;
-        int64_t left_ms = (until_us - pr__monotonic_us()) / 1000;
-        TRY(pr_transport_poll(sender, left_ms > 0 ? left_ms : 0, &outcome, 1, &count, err));
+        int64_t left_ms = left_ms_until(until_us);
+        TRY(pr_transport_poll(sender, left_ms, &outcome, 1, &count, err));
         if (count == 1)
             return outcome_status(&outcome, message->destination, err);
-        if (left_ms <= 0)
+        if (left_ms == 0)
             return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_UNKNOWN, ORIGIN,
                                   "transport '%s' did not confirm within %lld ms", sender->name,
                                   (long long)deadline_ms);
@@ -122,21 +126,14 @@ static pr_status submit(pr_transport *sender, const pr_message *message, int64_t
 pr_status pr__bus_submit(pr_bus *bus, pr__bus_transport *at, const pr_message *message,
                          int64_t deadline_ms, pr_error *err)
 {
-    pr_error local = PR_ERROR_INIT;
-    pthread_mutex_lock(&at->mutex);
-    pr_status status = PR_OK;
-    if (!at->sender)
-        status = pr_transport_clone(at->given, &at->sender, &local);
-    if (status == PR_OK)
-        status = submit(at->sender, message, deadline_ms, &local);
-    if (status == PR_E_BACKEND || status == PR_E_BUSY)
-        at->sender = pr_transport_free(at->sender);
-    pthread_mutex_unlock(&at->mutex);
-    if (status == PR_OK)
-        atomic_fetch_add(&bus->published, 1);
-    else
-        atomic_fetch_add(&bus->refused, 1);
-    pr__error_copy(err, &local);
+    pr_transport *sender = NULL;
+    int64_t until_us = pr__monotonic_us() + deadline_ms * 1000;
+    pr_status status = pr__bus_transport_take(at, until_us, &sender, err);
+    if (status == PR_OK) {
+        status = submit(sender, message, deadline_ms, until_us, err);
+        pr__bus_transport_give(at, sender, status != PR_E_BACKEND && status != PR_E_BUSY);
+    }
+    atomic_fetch_add(status == PR_OK ? &bus->published : &bus->refused, 1);
     return status;
 }
 
