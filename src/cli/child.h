@@ -12,19 +12,22 @@
 #include <postroom/error.h>
 
 #include "base/buffer.h"
+#include "cli/guard.h"
 
 typedef struct pr__child {
     pid_t pid;  /* 0 = none; the leader of a process group of its own */
     int pid_fd; /* readable when it has ended */
     int input;  /* our end of its standard input; -1 = closed */
     int output; /* our end of its standard output; -1 = it has ours */
-    int status; /* of waitpid, once it has ended */
+    pr__guard_slot *slot;
+    int status;     /* of waitpid, once it has ended */
+    int exec_errno; /* then: why the shell could not be run; 0 = it was */
 } pr__child;
 
-/* Run `sh -c command`. With read_output its standard output is ours to read. It dies with the
-   thread that started it. BACKEND, NOMEM. */
-pr_status pr__child_start(const char *command, char *const *environment, bool read_output,
-                          pr__child *ret_child, pr_error *err);
+/* Run `sh -c command`. With read_output its standard output is ours to read. Its group dies with
+   us, by the guard. BACKEND, LIMIT. */
+pr_status pr__child_start(pr__guard *guard, const char *command, char *const *environment,
+                          bool read_output, pr__child *ret_child, pr_error *err);
 
 /* One message to it, and what it says. */
 typedef struct pr__exchange {
@@ -45,17 +48,22 @@ typedef enum pr__child_end {
     PR__CHILD_ENDED,        /* child->status says how; it is waited for */
     PR__CHILD_TIMED_OUT,
     PR__CHILD_CANCELLED,
+    PR__CHILD_CLOSED,  /* with until_line: it goes on, but closed its input or its output */
     PR__CHILD_TOO_LONG /* it writes more than output_max */
 } pr__child_end;
 
 /* Write and read until it is over. A child that closes its input early misses the rest. */
 pr__child_end pr__child_exchange(pr__child *child, pr__exchange *exchange);
 
-/* Whether it has written what nobody asked for, or has ended. */
+/* Whether it can be given a message: it has not ended, it reads and writes, and has written nothing
+   that nobody asked for. */
 bool pr__child_is_idle(const pr__child *child);
 
 /* End it and its group: close its input, wait `wait_ms`; SIGTERM, wait `kill_after_ms`; SIGKILL. */
 void pr__child_stop(pr__child *child, int64_t wait_ms, int64_t kill_after_ms);
+/* All of them at once; each wait is for all. */
+void pr__child_stop_all(pr__child *const *children, size_t count, int64_t wait_ms,
+                        int64_t kill_after_ms);
 
 /* "ended with exit 3", "was killed by signal 9". */
 void pr__child_end_text(const pr__child *child, char *out, size_t size);

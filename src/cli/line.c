@@ -264,11 +264,19 @@ static pr_status read_object(reading *to, json_t *object, pr_error *err)
     return PR_OK;
 }
 
+/* A whole number of any size is one; jansson has none beyond 64 bits, but it takes a real. */
+bool pr__line_is_json(const void *text, size_t size)
+{
+    json_t *value = json_loadb(size > 0 ? text : "", size,
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    bool valid = value != NULL;
+    json_decref(value);
+    return valid;
+}
+
 const char *pr__content_type_of(const void *body, size_t size)
 {
-    json_t *value = json_loadb(size > 0 ? body : "", size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    json_decref(value);
-    if (value)
+    if (pr__line_is_json(body, size))
         return PR_CONTENT_TYPE_JSON;
     if (size > 0 && pr__utf8_valid(body, size))
         return "text/plain; charset=utf-8";

@@ -17,6 +17,9 @@ pr_status pr__line_parse(const char *text, size_t size, const pr_message *defaul
                          uint64_t body_size_max, pr__arena *arena, pr_message *ret_message,
                          pr_error *err);
 
+/* Whether it is JSON, of any kind. */
+bool pr__line_is_json(const void *text, size_t size);
+
 /* What content is, when nobody says: JSON, text, bytes. */
 const char *pr__content_type_of(const void *body, size_t size);
 

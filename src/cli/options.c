@@ -15,11 +15,12 @@
 #include "base/time.h"
 #include "cli/cli.h"
 
-#define ORIGIN         "cli.options"
-#define NAME_SIZE_MAX  48 /* longer names have no near one */
-#define CANDIDATES_MAX 64
-#define HELP_COLUMN    28
-#define HELP_WIDTH     84
+#define DURATION_MS_MAX (36500LL * 24 * 3600 * 1000)
+#define ORIGIN          "cli.options"
+#define NAME_SIZE_MAX   48 /* longer names have no near one */
+#define CANDIDATES_MAX  64
+#define HELP_COLUMN     28
+#define HELP_WIDTH      84
 
 static const pr__option store_options[] = {
     {"store", PR__OPTION_TEXT, "STORE",
@@ -195,6 +196,9 @@ static pr_status set_value(const pr__option *option, const char *text, void *val
         if (!pr__parse_duration_ms(text, at))
             return pr__fail(err, PR_E_INVALID, ORIGIN,
                             "--%s is '%s'; must be a duration such as 250ms, 30s, 15m, 12h, 7d",
+                            option->name, text);
+        if (*(int64_t *)at > DURATION_MS_MAX) /* beyond it an instant might not hold it */
+            return pr__fail(err, PR_E_INVALID, ORIGIN, "--%s is '%s'; must be at most 36500d",
                             option->name, text);
         return check_range(option, text, *(int64_t *)at, err);
     case PR__OPTION_SIZE:

@@ -32,7 +32,9 @@
 #define TROUBLE_DELAY_MS      1000 /* no process could be started */
 #define WATCH_MS              20
 #define WORKERS_MAX           256
-#define PREFETCH_DEFAULT      32
+#define PREFETCH_LINES        32
+#define PREFETCH_EXEC         4 /* of each worker: a process a message is slow by itself */
+#define PREFETCH_MAX          4096
 #define TRANSPORT_NAME        "database"
 
 typedef struct receive_values {
@@ -55,6 +57,7 @@ typedef struct receive_values {
     int64_t grace_ms;
     int64_t parent;
     int64_t workers;
+    int64_t prefetch;
 } receive_values;
 
 static const pr__option options[] = {
@@ -81,6 +84,10 @@ static const pr__option options[] = {
     {"workers", PR__OPTION_COUNT, "N",
      "so many commands at once; messages of one key stay in order (default 1)",
      offsetof(receive_values, workers), 1, WORKERS_MAX, NULL},
+    {"prefetch", PR__OPTION_COUNT, "N",
+     "messages that it takes ahead and others of its id do not get; at least the workers (default "
+     "32, with a process a message 4 each worker)",
+     offsetof(receive_values, prefetch), 1, PREFETCH_MAX, NULL},
     {"timeout", PR__OPTION_DURATION, "TIME",
      "end a command that takes longer for a message, and try again later; 0s = never (default 0s)",
      offsetof(receive_values, timeout_ms), 0, 0, NULL},
@@ -153,8 +160,9 @@ static void watch_signals(void (*handler)(int))
 typedef struct worker {
     pr__receiver receiver;
     bool lines;
-    pr__child child; /* with lines: the command, from message to message */
-    atomic_int busy; /* commands that run now */
+    pr__guard guard;
+    pr__child_pool pool; /* with lines: the commands, from message to message */
+    atomic_int busy;     /* commands that run now */
 } worker;
 
 /* Enqueue what the command sends, in the transaction of the mark. */
@@ -212,7 +220,7 @@ static pr_handled handle(void *user, pr_scope *scope)
     pr__answer answer = {.handled = PR_HANDLED_RETRY, .delay_ms = -1};
     atomic_fetch_add(&of->busy, 1);
     if (of->lines)
-        pr__receive_line(&of->receiver, &of->child, scope, &answer);
+        pr__receive_line(&of->receiver, &of->pool, scope, &answer);
     else
         pr__receive_exec(&of->receiver, scope, &answer);
     pr_handled handled = finish(of, scope, &answer);
@@ -271,7 +279,8 @@ typedef struct receiving {
 static void receiving_done(receiving *r)
 {
     pr_endpoint_free(r->endpoint);
-    pr__child_stop(&r->of.child, r->of.receiver.kill_after_ms, r->of.receiver.kill_after_ms);
+    pr__child_pool_done(&r->of.pool, r->of.receiver.kill_after_ms, r->of.receiver.kill_after_ms);
+    pr__guard_done(&r->of.guard);
     pr_transport_free(r->own);
     pr__link_done(&r->link);
     pr_store_free(r->store);
@@ -288,9 +297,10 @@ static pr_status check_values(const receive_values *values, pr_error *err)
     if (values->lines && values->follow_ups)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "--lines and --follow-ups together; a verdict has its own \"send\"");
-    if (values->lines && pr__option_or(values->workers, 1) > 1)
+    if (values->prefetch != PR__UNSET && values->prefetch < pr__option_or(values->workers, 1))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "--lines and --workers together; start several receivers of one id");
+                        "--prefetch is %lld, less than --workers: some would never have a message",
+                        (long long)values->prefetch);
     return PR_OK;
 }
 
@@ -313,15 +323,19 @@ static pr_status open_transport(const receive_values *values, receiving *r,
     return PR_OK;
 }
 
-static pr_status open_receiving(const receive_values *values, receiving *r, pr_error *err)
+static uint32_t prefetch_of(const receive_values *values, uint32_t workers)
 {
-    pr__store_request request = {.common = &values->common};
-    pr_transport *transport = NULL;
-    TRY(check_values(values, err));
-    TRY(pr__wiring_store(&request, &r->store, err));
-    TRY(open_transport(values, r, &transport, err));
-    r->of.lines = values->lines;
-    r->of.receiver = (pr__receiver){
+    uint32_t common = values->lines ? PREFETCH_LINES : PREFETCH_EXEC * workers;
+    return (uint32_t)pr__option_or(values->prefetch, workers > common ? workers : common);
+}
+
+/* What runs the commands; before there is a thread or a file that the guard could inherit. */
+static pr_status open_commands(const receive_values *values, worker *of, uint32_t workers,
+                               pr_error *err)
+{
+    of->lines = values->lines;
+    of->receiver = (pr__receiver){
+        .guard = &of->guard,
         .command = values->exec,
         .endpoint = values->endpoint,
         .timeout_ms = pr__option_or(values->timeout_ms, 0),
@@ -331,12 +345,24 @@ static pr_status open_receiving(const receive_values *values, receiving *r, pr_e
         .cancelled = is_cancelled,
         .stopping = is_stopping,
     };
+    TRY(pr__guard_start(of->receiver.kill_after_ms, &of->guard, err));
+    return values->lines ? pr__child_pool_init(&of->pool, workers, err) : PR_OK;
+}
+
+static pr_status open_receiving(const receive_values *values, receiving *r, pr_error *err)
+{
+    pr__store_request request = {.common = &values->common};
+    pr_transport *transport = NULL;
+    TRY(check_values(values, err));
     uint32_t workers = (uint32_t)pr__option_or(values->workers, 1);
+    TRY(open_commands(values, &r->of, workers, err));
+    TRY(pr__wiring_store(&request, &r->store, err));
+    TRY(open_transport(values, r, &transport, err));
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = values->endpoint, .types = values->types.items,
                             .type_count = values->types.count, .handler = handle, .user = &r->of,
                             .inbox = PR_INBOX_LEASED, .concurrency = workers,
-                            .prefetch = workers > PREFETCH_DEFAULT ? workers : PREFETCH_DEFAULT,
+                            .prefetch = prefetch_of(values, workers),
                             .retry_max = values->retry_max == 0
                                              ? PR_RETRY_NONE
                                              : (uint32_t)pr__option_or(values->retry_max, 0),

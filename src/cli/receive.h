@@ -13,11 +13,14 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "cli/child.h"
+#include "cli/child_pool.h"
+#include "cli/guard.h"
 
 #define PR__REASON_SIZE 512
 
 /* How commands are run; fixed. */
 typedef struct pr__receiver {
+    pr__guard *guard;
     const char *command;
     const char *endpoint;
     int64_t timeout_ms; /* of one message; 0 = none */
@@ -38,16 +41,19 @@ typedef struct pr__answer {
 
 /* ---- receive_exec.c ---- */
 
-/* Whether the command ended because all of us were told to, as a service manager does. */
-bool pr__receive_ended_with_us(const pr__receiver *receiver, const pr__child *child);
+/* How the command ended, in words, and what that means for its message when nothing else says it:
+   DEFER when the command could not be run, or ended because all of us were told to, as a service
+   manager does; else RETRY. */
+pr_handled pr__receive_end(const pr__receiver *receiver, const pr__child *child, char *out,
+                           size_t size);
 
 /* Run the command for one message. */
 void pr__receive_exec(const pr__receiver *receiver, pr_scope *scope, pr__answer *ret_answer);
 
 /* ---- receive_lines.c ---- */
 
-/* Give the message to a command that runs, which is started when there is none. */
-void pr__receive_line(const pr__receiver *receiver, pr__child *child, pr_scope *scope,
+/* Give the message to a command of the pool, which is started when it does not run. */
+void pr__receive_line(const pr__receiver *receiver, pr__child_pool *pool, pr_scope *scope,
                       pr__answer *ret_answer);
 
 /* ---- receive_envelope.c ---- */

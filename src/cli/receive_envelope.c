@@ -8,13 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include <postroom/headers.h>
 
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "cli/line.h"
 #include "cli/receive.h"
 
 #define HEADER_PREFIX "POSTROOM_HEADER_"
@@ -199,11 +198,7 @@ static bool is_json(const pr_message *message)
 {
     if (message->content_type && !strstr(message->content_type, "json"))
         return false;
-    json_t *value = json_loadb(message->body, (size_t)message->body_size_bytes,
-                               JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    bool valid = value != NULL;
-    json_decref(value);
-    return valid;
+    return pr__line_is_json(message->body, (size_t)message->body_size_bytes);
 }
 
 /* JSON as it stands: raw newlines can only be between its parts, and become blanks. */

@@ -5,6 +5,8 @@
  * Keeps: exit 0 and nothing else is "done"; a command that was told to end, because of its time or
  * because we stop, is not believed any more.
  */
+#include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "base/error.h"
@@ -14,32 +16,50 @@
 
 #define ORIGIN         "cli.receive"
 #define EXIT_PERMANENT 65  /* EX_DATAERR of sysexits.h */
+#define SIGNAL_BASE    128 /* of a shell's exit code for a signal */
 #define TOGETHER_MS    100 /* between two signals that were sent at once */
 #define FOLLOW_UPS_MAX ((size_t)64 * 1024 * 1024)
 
-bool pr__receive_ended_with_us(const pr__receiver *receiver, const pr__child *child)
+/* A shell whose command was told to end says so by its exit code. */
+static bool was_told_to_end(int status)
+{
+    return WIFSIGNALED(status) || WEXITSTATUS(status) == SIGNAL_BASE + SIGTERM ||
+           WEXITSTATUS(status) == SIGNAL_BASE + SIGINT;
+}
+
+static bool ended_with_us(const pr__receiver *receiver, const pr__child *child)
 {
     int64_t until_us = pr__monotonic_us() + (int64_t)TOGETHER_MS * 1000;
-    if (!WIFSIGNALED(child->status))
+    if (!was_told_to_end(child->status))
         return false;
     while (!receiver->stopping() && pr__monotonic_us() < until_us)
         pr__sleep_us(1000); /* its signal came first */
     return receiver->stopping();
 }
 
-static void judge_exit(const pr__receiver *receiver, const pr__child *child, pr__answer *answer)
+pr_handled pr__receive_end(const pr__receiver *receiver, const pr__child *child, char *out,
+                           size_t size)
 {
     char how[64];
-    bool exited = WIFEXITED(child->status);
-    int code = exited ? WEXITSTATUS(child->status) : -1;
+    if (child->exec_errno != 0) {
+        pr__format(out, size, "/bin/sh could not be run: %s", strerrordesc_np(child->exec_errno));
+        return PR_HANDLED_DEFER;
+    }
     pr__child_end_text(child, how, sizeof(how));
-    pr__format(answer->reason, sizeof(answer->reason), "the command %s", how);
-    if (pr__receive_ended_with_us(receiver, child))
-        answer->handled = PR_HANDLED_DEFER;
-    else if (code == 0)
+    pr__format(out, size, "the command %s", how);
+    return ended_with_us(receiver, child) ? PR_HANDLED_DEFER : PR_HANDLED_RETRY;
+}
+
+static void judge_exit(const pr__receiver *receiver, const pr__child *child, pr__answer *answer)
+{
+    int code = WIFEXITED(child->status) ? WEXITSTATUS(child->status) : -1;
+    answer->handled = pr__receive_end(receiver, child, answer->reason, sizeof(answer->reason));
+    if (answer->handled == PR_HANDLED_DEFER)
+        return;
+    if (code == 0)
         answer->handled = PR_HANDLED_OK;
-    else
-        answer->handled = code == EXIT_PERMANENT ? PR_HANDLED_PERMANENT : PR_HANDLED_RETRY;
+    else if (code == EXIT_PERMANENT)
+        answer->handled = PR_HANDLED_PERMANENT;
 }
 
 static void judge(const pr__receiver *receiver, pr__child_end end, pr__child *child,
@@ -58,7 +78,8 @@ static void judge(const pr__receiver *receiver, pr__child_end end, pr__child *ch
         answer->handled = PR_HANDLED_DEFER;
         pr__format(answer->reason, sizeof(answer->reason), "stopped before the command ended");
         break;
-    case PR__CHILD_ANSWERED: /* only with until_line */
+    case PR__CHILD_ANSWERED: /* these two only with until_line */
+    case PR__CHILD_CLOSED:
     case PR__CHILD_TOO_LONG:
         pr__format(answer->reason, sizeof(answer->reason),
                    "the command printed more than %zu bytes of messages", FOLLOW_UPS_MAX);
@@ -81,9 +102,10 @@ void pr__receive_exec(const pr__receiver *receiver, pr_scope *scope, pr__answer 
                              .timeout_ms = receiver->timeout_ms,
                              .cancelled = receiver->cancelled,
                              .user = scope};
-    pr_status status = environment ? pr__child_start(receiver->command, environment,
-                                                     receiver->follow_ups, &child, &err)
-                                   : pr__fail_nomem(&err, ORIGIN);
+    pr_status status = environment
+                           ? pr__child_start(receiver->guard, receiver->command, environment,
+                                             receiver->follow_ups, &child, &err)
+                           : pr__fail_nomem(&err, ORIGIN);
     if (status != PR_OK) { /* our own trouble: no message is charged */
         ret_answer->handled = PR_HANDLED_DEFER;
         ret_answer->delay_ms = -1;

@@ -3,6 +3,7 @@
  * that fail, hang, die or are stopped.
  */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,6 +34,24 @@ static int64_t parked(const char *state, const char *error)
     char sql[512];
     snprintf(sql, sizeof(sql), PARKED " WHERE state = '%s' AND last_error GLOB '%s'", state, error);
     return number_of("a.db", sql);
+}
+
+static void wait_gone(pid_t pid)
+{
+    int64_t deadline = now_ms() + DEADLINE_MS;
+    while (kill(pid, 0) == 0) {
+        assert_true(now_ms() < deadline);
+        sleep_a_little();
+    }
+}
+
+static pid_t pid_in(const char *path)
+{
+    char *text = read_file(path);
+    assert_non_null(text);
+    pid_t pid = (pid_t)strtol(text, NULL, 10);
+    free(text);
+    return pid;
 }
 
 static void wait_file(const char *path)
@@ -191,15 +210,7 @@ static void a_command_that_hangs_is_ended_with_all_that_it_started(void **state)
            "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >inner.new; mv inner.new inner; "
            "while :; do sleep 0.05; done' & while :; do sleep 0.05; done");
     assert_int_equal(parked("failed", "the command ran longer than 300 ms"), 1);
-    char *inner = read_file("inner");
-    assert_non_null(inner);
-    pid_t pid = (pid_t)strtol(inner, NULL, 10);
-    free(inner);
-    int64_t deadline = now_ms() + DEADLINE_MS;
-    while (kill(pid, 0) == 0) {
-        assert_true(now_ms() < deadline);
-        sleep_a_little();
-    }
+    wait_gone(pid_in("inner"));
     folder_leave(&here);
 }
 
@@ -216,6 +227,87 @@ static void a_command_that_ends_at_sigterm_is_not_believed(void **state)
     folder_leave(&here);
 }
 
+/* It is continued, so that it can do what it does at SIGTERM. */
+static void a_command_that_is_stopped_is_ended_in_time(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here);
+    send("{}");
+    expect(0, "0 handled, 1 failed", NULL, RECEIVE, "--backoff", "10m", "--until-idle", "200ms",
+           "--timeout", "200ms", "--kill-after", "20s", "--exec",
+           "trap ': >told; exit 0' TERM; kill -STOP $$");
+    assert_int_equal(parked("failed", "the command ran longer than 200 ms"), 1);
+    assert_true(file_exists("told"));
+    folder_leave(&here);
+}
+
+/* What would work beside the next try is ended, whatever the command's end was. */
+static void what_a_failed_command_leaves_behind_is_ended(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"exit 75", "exit 65", "kill -9 $$"};
+    for (size_t i = 0; i < COUNT_OF(ends); i++) {
+        folder here;
+        char exec[256];
+        enter(&here);
+        send("{}");
+        snprintf(exec, sizeof exec, "sleep 60 & echo $! >pid; %s", ends[i]);
+        expect(0, "0 handled", "", RECEIVE, "--backoff", "10m", "--until-idle", "100ms", "--exec",
+               exec);
+        wait_gone(pid_in("pid"));
+        folder_leave(&here);
+    }
+}
+
+/* The shell that runs the command has no room for its environment: not the message's fault. */
+static void a_command_that_cannot_be_run_charges_nothing(void **state)
+{
+    (void)state;
+    enum { LIMIT = 512 * 1024, ROOM = LIMIT / 4, PIECE = 1000 };
+    folder here;
+    struct rlimit before, small;
+    char header[4096], name[32], piece[PIECE];
+    result r;
+    enter(&here);
+    memset(header, 'h', sizeof header - 1);
+    memcpy(header, "h=", 2);
+    header[4000] = '\0';
+    expect(0, NULL, "", "send", "--store", STORE, TYPE, "{}", "--header", header);
+    memset(piece, 'x', sizeof piece - 1);
+    piece[sizeof piece - 1] = '\0';
+    getrlimit(RLIMIT_STACK, &before);
+    small = before;
+    small.rlim_cur = LIMIT;
+    assert_int_equal(setrlimit(RLIMIT_STACK, &small), 0);
+    int count =
+        0; /* as large as we may be, less than the envelope, which is 8,000 bytes and more */
+    for (size_t used = 0; environ[count]; count++)
+        used += strlen(environ[count]);
+    size_t used = 0;
+    for (int i = 0; i < count; i++)
+        used += strlen(environ[i]) + 1 + sizeof(char *);
+    int more = 0;
+    for (; used + 6000 < ROOM; more++, used += PIECE + 20 + sizeof(char *)) {
+        snprintf(name, sizeof name, "FILLER_%d", more);
+        setenv(name, piece, 1);
+    }
+    pid_t pid = start(NULL, RECEIVE, "--exec", "true");
+    wait_number("a.db", PARKED, 1);
+    kill(pid, SIGTERM);
+    finish_program(pid, &r);
+    setrlimit(RLIMIT_STACK, &before);
+    while (more-- > 0) {
+        snprintf(name, sizeof name, "FILLER_%d", more);
+        unsetenv(name);
+    }
+    check_result(&r, 0, "0 handled, 0 failed, 0 dead", "", "no room");
+    result_done(&r);
+    assert_int_equal(number_of("a.db", PARKED " WHERE attempts > 0"), 0);
+    expect(0, "1 handled", "", RECEIVE, "--until-idle", "2s", "--exec", "true");
+    folder_leave(&here);
+}
+
 /* A background process that keeps the command's output open holds nothing up. */
 static void what_a_command_leaves_behind_is_not_waited_for(void **state)
 {
@@ -227,9 +319,7 @@ static void what_a_command_leaves_behind_is_not_waited_for(void **state)
     expect(0, "1 handled", "", RECEIVE, "--follow-ups", "--until-idle", "200ms", "--exec",
            "(sleep 20; echo garbage) 2>/dev/null & echo $! >pid");
     assert_true(now_ms() - began < 15000);
-    char *pid = read_file("pid");
-    kill((pid_t)strtol(pid, NULL, 10), SIGKILL);
-    free(pid);
+    assert_int_equal(kill(pid_in("pid"), SIGKILL), 0); /* after a success it goes on */
     folder_leave(&here);
 }
 
@@ -314,6 +404,30 @@ static void several_commands_run_at_once_but_of_a_key_one(void **state)
     folder_leave(&here);
 }
 
+/* One that is busy with a long command leaves the rest to another, when it takes nothing ahead. */
+static void what_is_not_taken_ahead_is_for_others(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    for (int i = 0; i < 4; i++)
+        expect(0, NULL, "", "send", "--store", STORE, TYPE, "{}", "--key", "k");
+    pid_t pid = start(NULL, RECEIVE, "--prefetch", "1", "--exec",
+                      ": >begun; while [ ! -e end ]; do sleep 0.02; done");
+    wait_file("begun");
+    for (int i = 0; i < 4; i++)
+        send("{}");
+    expect(0, "4 handled, 0 failed", NULL, RECEIVE, "--until-idle", "2s", "--exec", "true");
+    write_file("end", "");
+    wait_number("a.db", MARKS, 8);
+    kill(pid, SIGTERM);
+    finish_program(pid, &r);
+    check_result(&r, 0, "4 handled, 0 failed", NULL, "the long one");
+    result_done(&r);
+    folder_leave(&here);
+}
+
 /* ---- stopping ---- */
 
 static void stopped_in_mid_command_nothing_is_charged(void **state)
@@ -379,7 +493,8 @@ static void a_command_that_ends_within_the_grace_is_done(void **state)
     folder_leave(&here);
 }
 
-/* Killed as it holds a message: its command dies too, and another takes the message over. */
+/* Killed as it holds a message: its command dies too, with all that it has started, though they
+   refuse SIGTERM, and another takes the message over. */
 static void a_receiver_that_is_killed_loses_nothing(void **state)
 {
     (void)state;
@@ -387,20 +502,16 @@ static void a_receiver_that_is_killed_loses_nothing(void **state)
     result r;
     enter(&here);
     send("{}");
-    pid_t pid = start(NULL, RECEIVE, "--lease", "500ms", "--exec",
+    pid_t pid = start(NULL, RECEIVE, "--lease", "500ms", "--kill-after", "100ms", "--exec",
+                      "trap '' TERM; sh -c 'echo $$ >inner; while :; do sleep 0.05; done' & "
+                      "while [ ! -s inner ]; do sleep 0.01; done;"
                       "echo $$ >pid.new; mv pid.new pid; while :; do sleep 0.05; done");
     wait_file("pid");
     kill(pid, SIGKILL);
     finish_program(pid, &r);
     result_done(&r);
-    char *text = read_file("pid");
-    pid_t command = (pid_t)strtol(text, NULL, 10);
-    free(text);
-    int64_t deadline = now_ms() + DEADLINE_MS;
-    while (kill(command, 0) == 0) {
-        assert_true(now_ms() < deadline);
-        sleep_a_little();
-    }
+    wait_gone(pid_in("pid"));
+    wait_gone(pid_in("inner"));
     pid = start(NULL, RECEIVE, "--lease", "500ms", "--exec", "true");
     wait_number("a.db", MARKS, 1);
     kill(pid, SIGTERM);
@@ -424,8 +535,12 @@ static void what_is_missing_or_wrong_is_told(void **state)
            TYPE);
     expect(2, "", "--lines and --follow-ups together", RECEIVE, "--exec", "x", "--lines",
            "--follow-ups");
-    expect(2, "", "--lines and --workers together", RECEIVE, "--exec", "x", "--lines", "--workers",
+    expect(2, "", "less than --workers", RECEIVE, "--exec", "x", "--workers", "3", "--prefetch",
            "2");
+    expect(2, "", "--timeout is '40000d'; must be at most", RECEIVE, "--exec", "x", "--timeout",
+           "40000d");
+    expect(2, "", "--grace is '100000000000d'; must be at most", RECEIVE, "--exec", "x", "--grace",
+           "100000000000d");
     expect(1, "", "is not urn:message:", "receive", "--store", STORE, "--endpoint", "e", "--type",
            "order", "--exec", "x");
     expect(3, "", "there is no store 'sqlite:none.db'", RECEIVE, "--from", "sqlite:none.db",
@@ -443,11 +558,15 @@ int main(void)
         cmocka_unit_test(retries_have_an_end),
         cmocka_unit_test(a_command_that_hangs_is_ended_with_all_that_it_started),
         cmocka_unit_test(a_command_that_ends_at_sigterm_is_not_believed),
+        cmocka_unit_test(a_command_that_is_stopped_is_ended_in_time),
+        cmocka_unit_test(what_a_failed_command_leaves_behind_is_ended),
+        cmocka_unit_test(a_command_that_cannot_be_run_charges_nothing),
         cmocka_unit_test(what_a_command_leaves_behind_is_not_waited_for),
         cmocka_unit_test(follow_ups_are_committed_with_the_mark),
         cmocka_unit_test(follow_ups_that_are_none_undo_the_whole),
         cmocka_unit_test(a_command_may_write_to_the_same_store),
         cmocka_unit_test(several_commands_run_at_once_but_of_a_key_one),
+        cmocka_unit_test(what_is_not_taken_ahead_is_for_others),
         cmocka_unit_test(stopped_in_mid_command_nothing_is_charged),
         cmocka_unit_test(a_command_that_is_stopped_together_with_us_charges_nothing),
         cmocka_unit_test(a_command_that_ends_within_the_grace_is_done),

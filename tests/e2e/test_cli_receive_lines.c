@@ -128,6 +128,12 @@ static void a_command_out_of_step_is_started_anew(void **state)
         {"sys.exit(3)", "the command ended with exit 3 before its verdict"},
         {"os.kill(os.getpid(), 9)", "the command was killed by signal 9 before its verdict"},
         {"time.sleep(60)", "the command gave no verdict for 2000 ms"},
+        {"os.write(1, b'{\"id\": \"x\\0y\"}\\n')", "*cannot be used: no JSON object"},
+        {"os.close(0); time.sleep(60)", "the command gave no verdict for 2000 ms"},
+        {"os.close(1); time.sleep(60)", "the command closed its input or its output*"},
+        {"os.write(1, b'\\n')", "*cannot be used: no JSON object"},
+        {"say(m, 'ok', send=[{'type': 'urn:message:a:b', 'body': 2 ** 64}])",
+         "*cannot be used: a number is too large*"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         folder here;
@@ -188,7 +194,10 @@ static void what_it_does_between_messages_harms_none(void **state)
     static const struct {
         const char *fault;
         bool ends;
-    } cases[] = {{"print('unasked', flush=True)", false}, {"sys.exit(0)", true}};
+    } cases[] = {{"print('unasked', flush=True)", false},
+                 {"os.close(0); open('done', 'w'); time.sleep(60)", false},
+                 {"os.close(1); open('done', 'w'); time.sleep(60)", false},
+                 {"sys.exit(0)", true}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         folder here;
         result r;
@@ -222,6 +231,90 @@ static void what_it_does_between_messages_harms_none(void **state)
     }
 }
 
+/* It says what it thinks of a message that it has not read: what is left of that would be taken for
+   the beginning of the next one. Without --timeout too it is not waited for. */
+static void a_message_is_read_before_its_verdict(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *end, *error;
+    } cases[] = {
+        {"say({'id': id}, 'ok'); time.sleep(60)",
+         "*cannot be used: it came before the message was read"},
+        {"os.close(0); time.sleep(60)", "the command closed its input or its output*"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        folder here;
+        char command[512], sql[256], *large = malloc(1000001);
+        snprintf(command, sizeof command,
+                 "while True:\n"
+                 "    line = os.read(0, 100)\n"
+                 "    if not line: break\n"
+                 "    id = line.decode().split('\"')[3]\n"
+                 "    %s\n",
+                 cases[i].end);
+        enter(&here, command);
+        memset(large, 'x', 1000000);
+        large[1000000] = '\0';
+        write_file("large", large);
+        free(large);
+        expect(0, NULL, "", "send", "--store", STORE, TYPE, "--file", "large");
+        expect(0, "0 handled, 1 failed", NULL, RECEIVE, "--exec", PYTHON, "--until-idle", "300ms",
+               "--backoff", "10m", "--kill-after", "100ms");
+        snprintf(sql, sizeof(sql), PARKED " WHERE state = 'failed' AND last_error GLOB '%s'",
+                 cases[i].error);
+        CHECK_CASE(number_of("a.db", sql) == 1, cases[i].error);
+        folder_leave(&here);
+    }
+}
+
+/* The shell that was started is killed; the command goes on, with the pipes in its hands. */
+static void a_command_ends_with_its_shell(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here, "for line in sys.stdin:\n"
+                 "    m = json.loads(line)\n"
+                 "    if starts == 1:\n"
+                 "        os.kill(os.getppid(), 9)\n"
+                 "        time.sleep(3)\n"
+                 "        open('effect', 'w')\n"
+                 "    say(m, 'ok')\n");
+    send("1");
+    expect(0, "1 handled, 1 failed", NULL, RECEIVE, "--exec", "/usr/bin/python3 command.py; true",
+           "--until-idle", "4s", "--backoff", "10ms");
+    check_starts(2);
+    assert_false(file_exists("effect"));
+    folder_leave(&here);
+}
+
+/* Each waits for all four to have one; then more come, and no more are started. */
+static void each_worker_has_a_command(void **state)
+{
+    (void)state;
+    folder here;
+    enter(&here, "for line in sys.stdin:\n"
+                 "    m = json.loads(line)\n"
+                 "    open('in-%d' % os.getpid(), 'w')\n"
+                 "    while len([f for f in os.listdir('.') if f.startswith('in-')]) < 4:\n"
+                 "        time.sleep(0.01)\n"
+                 "    open('seen', 'a').write('%s\\n' % m['id'])\n"
+                 "    say(m, 'ok', send=[{'type': 'urn:message:a:b', 'body': 1}])\n"
+                 "open('ended-%d' % os.getpid(), 'w')\n");
+    for (int i = 0; i < 40; i++)
+        expect(0, NULL, "", "send", "--store", STORE, TYPE, "1");
+    expect(0, "40 handled, 0 failed", "", RECEIVE, "--exec", PYTHON, "--workers", "4",
+           "--until-idle", "500ms", "--timeout", "20s");
+    check_starts(4);
+    char *seen = read_file("seen");
+    assert_int_equal(strlen(seen), 40 * 37);
+    free(seen);
+    assert_int_equal(system("[ $(ls ended-* | wc -l) = 4 ]"), 0); /* by the end of their input */
+    assert_int_equal(number_of("a.db", MARKS), 40);
+    assert_int_equal(number_of("a.db", "SELECT count(*) FROM postroom_outbox"), 80);
+    folder_leave(&here);
+}
+
 static void bodies_come_as_they_are(void **state)
 {
     (void)state;
@@ -240,13 +333,15 @@ static void bodies_come_as_they_are(void **state)
     send("no JSON\n\"at all\"");
     expect(0, NULL, "", "send", "--store", STORE, TYPE, "12", "--content-type", "text/plain",
            "--key", "k");
-    expect(0, "4 handled", "", RECEIVE, "--exec", PYTHON, "--until-idle", "300ms");
+    send("{\"n\":123456789012345678901234567890}");
+    expect(0, "5 handled", "", RECEIVE, "--exec", PYTHON, "--until-idle", "300ms");
     char *seen = read_file("seen");
     assert_string_equal(seen,
                         "{\"headers\": {\"h\": \"1\"}, \"body\": {\"a\": [1.5, 12345678901]}}\n"
                         "{\"body_base64\": \"/wE=\"}\n"
                         "{\"body_text\": \"no JSON\\n\\\"at all\\\"\"}\n"
-                        "{\"body_text\": \"12\"}\n");
+                        "{\"body_text\": \"12\"}\n"
+                        "{\"body\": {\"n\": 123456789012345678901234567890}}\n");
     free(seen);
     folder_leave(&here);
 }
@@ -303,6 +398,9 @@ int main(void)
         cmocka_unit_test(verdicts_are_followed),
         cmocka_unit_test(a_command_out_of_step_is_started_anew),
         cmocka_unit_test(what_it_does_between_messages_harms_none),
+        cmocka_unit_test(a_message_is_read_before_its_verdict),
+        cmocka_unit_test(a_command_ends_with_its_shell),
+        cmocka_unit_test(each_worker_has_a_command),
         cmocka_unit_test(bodies_come_as_they_are),
         cmocka_unit_test(what_it_sends_is_committed_with_the_mark),
         cmocka_unit_test(a_stop_in_mid_message_charges_nothing),
