@@ -280,12 +280,8 @@ static void a_command_that_cannot_be_run_charges_nothing(void **state)
     small = before;
     small.rlim_cur = LIMIT;
     assert_int_equal(setrlimit(RLIMIT_STACK, &small), 0);
-    int count =
-        0; /* as large as we may be, less than the envelope, which is 8,000 bytes and more */
-    for (size_t used = 0; environ[count]; count++)
-        used += strlen(environ[count]);
-    size_t used = 0;
-    for (int i = 0; i < count; i++)
+    size_t used = 0; /* as large as we may be, with no room for the envelope's 8,000 bytes */
+    for (int i = 0; environ[i]; i++)
         used += strlen(environ[i]) + 1 + sizeof(char *);
     int more = 0;
     for (; used + 6000 < ROOM; more++, used += PIECE + 20 + sizeof(char *)) {
