@@ -198,7 +198,9 @@ pr_handled pr__unit_invoke(void *user, pr_scope *scope, pr_next *next)
         return PR_HANDLED_STOPPED; /* a middleware asked once more after the end */
     pr_error local = PR_ERROR_INIT;
     scope->unit_state = PR__UNIT_LAZY;
-    if (!leased(scope) && open_unit(scope, &local) != PR_OK) {
+    /* the inbox begins its unit and enters it in one go, when nothing stands between them */
+    bool waits = leased(scope) || pr__next_is_inbox(next);
+    if (!waits && open_unit(scope, &local) != PR_OK) {
         close_unit(scope);
         return pr__scope_trouble(scope, &local);
     }
@@ -213,14 +215,25 @@ pr_handled pr__unit_invoke(void *user, pr_scope *scope, pr_next *next)
 
 /* ---- the inbox ---- */
 
+static pr_status enter(pr_scope *scope, pr__inbox_entry *ret_entry, pr_error *err)
+{
+    if (scope->unit_state == PR__UNIT_LAZY) {
+        TRY(pr__inbox_enter(scope->store, scope->inbox, &scope->unit, ret_entry, err));
+    } else {
+        pr__unit_unguard(scope->unit); /* what is held, or done before, is committed inside */
+        TRY(pr__inbox_enter_unit(scope->unit, scope->inbox, ret_entry, err));
+    }
+    if (*ret_entry != PR__INBOX_RUN)
+        return PR_OK;
+    scope->unit_state = PR__UNIT_OPEN;
+    return guard(scope, err);
+}
+
 static pr_handled enter_transactional(pr_scope *scope, pr_next *next)
 {
     pr__inbox_entry entry = PR__INBOX_RUN;
     pr_error local = PR_ERROR_INIT;
-    pr__unit_unguard(scope->unit); /* what is held, or done before, is committed inside */
-    pr_status status = pr__inbox_enter_unit(scope->unit, scope->inbox, &entry, &local);
-    if (status == PR_OK && entry == PR__INBOX_RUN)
-        status = guard(scope, &local);
+    pr_status status = enter(scope, &entry, &local);
     if (status != PR_OK)
         return pr__scope_trouble(scope, &local);
     if (entry != PR__INBOX_RUN)

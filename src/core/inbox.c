@@ -49,19 +49,24 @@ static pr__inbox_entry foreign_row(const pr__inbox_work *work, const pr__inbox_r
     return row->same_content ? PR__INBOX_COPY : PR__INBOX_CONFLICT;
 }
 
+/* What a parked row under its id, or none, means for the work. */
+static pr__inbox_entry judge_row(const pr__inbox_work *work, bool found, const pr__inbox_row *row)
+{
+    if (!found)
+        return holds_row(work) ? PR__INBOX_LOST : PR__INBOX_RUN;
+    if (holds_row(work) && row->state == PR_STATE_PUBLISHING &&
+        strcmp(row->token, work->token) == 0)
+        return PR__INBOX_RUN;
+    return foreign_row(work, row);
+}
+
 static pr_status look_for_row(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
                               pr_error *err)
 {
     bool found;
     pr__inbox_row row;
     TRY(unit->ops->inbox_find(unit, &work->key, work->hash, &found, &row, err));
-    if (!found)
-        *ret_entry = holds_row(work) ? PR__INBOX_LOST : PR__INBOX_RUN;
-    else if (holds_row(work) && row.state == PR_STATE_PUBLISHING &&
-             strcmp(row.token, work->token) == 0)
-        *ret_entry = PR__INBOX_RUN;
-    else
-        *ret_entry = foreign_row(work, &row);
+    *ret_entry = judge_row(work, found, &row);
     return PR_OK;
 }
 
@@ -116,53 +121,87 @@ static pr_status hold(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry
     return PR_OK;
 }
 
+/* The facts by single steps, no further than they matter. */
+static pr_status ask(pr_unit *unit, const pr__inbox_work *work, pr__inbox_facts *ret_facts,
+                     pr_error *err)
+{
+    pr__inbox_facts facts = {.found = false};
+    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &facts.mark, err));
+    if (facts.mark == PR__MARK_NEW) {
+        TRY(unit->ops->inbox_find(unit, &work->key, work->hash, &facts.found, &facts.row, err));
+        if (judge_row(work, facts.found, &facts.row) == PR__INBOX_RUN)
+            TRY(is_blocked(unit, work, &facts.blocked, err));
+    }
+    *ret_facts = facts;
+    return PR_OK;
+}
+
+static pr__inbox_entry judge(const pr__inbox_work *work, const pr__inbox_facts *facts)
+{
+    switch (facts->mark) {
+    case PR__MARK_DONE:
+        return PR__INBOX_DONE;
+    case PR__MARK_CONFLICT:
+        return PR__INBOX_CONFLICT;
+    case PR__MARK_NEW:
+        break;
+    }
+    pr__inbox_entry entry = judge_row(work, facts->found, &facts->row);
+    return entry == PR__INBOX_RUN && facts->blocked ? PR__INBOX_HELD : entry;
+}
+
+/* What is done before, or blocked, is written down at once. */
+static pr_status follow(pr_unit *unit, const pr__inbox_work *work, const pr__inbox_facts *facts,
+                        pr__inbox_entry *ret_entry, pr_error *err)
+{
+    *ret_entry = judge(work, facts);
+    if (*ret_entry == PR__INBOX_DONE)
+        return drop_done_row(unit, work, err);
+    return *ret_entry == PR__INBOX_HELD ? hold(unit, work, ret_entry, err) : PR_OK;
+}
+
 pr_status pr__inbox_enter_unit(pr_unit *unit, const pr__inbox_work *work,
                                pr__inbox_entry *ret_entry, pr_error *err)
 {
+    pr__inbox_facts facts;
     PR_FAULT("endpoint.before_mark");
-    pr__mark mark;
-    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
+    TRY(ask(unit, work, &facts, err));
     PR_FAULT("endpoint.after_mark");
-    if (mark == PR__MARK_DONE) {
-        *ret_entry = PR__INBOX_DONE;
-        return drop_done_row(unit, work, err);
-    }
-    if (mark == PR__MARK_CONFLICT) {
-        *ret_entry = PR__INBOX_CONFLICT;
-        return PR_OK;
-    }
-    TRY(look_for_row(unit, work, ret_entry, err));
-    if (*ret_entry != PR__INBOX_RUN)
-        return PR_OK;
-    bool blocked = false;
-    TRY(is_blocked(unit, work, &blocked, err));
-    return blocked ? hold(unit, work, ret_entry, err) : PR_OK;
+    return follow(unit, work, &facts, ret_entry, err);
 }
 
 pr_status pr__inbox_enter_shared(pr_unit *unit, const pr__inbox_work *work,
                                  pr__inbox_entry *ret_entry, pr_error *err)
 {
-    pr__mark mark;
-    TRY(unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, err));
-    if (mark != PR__MARK_NEW) {
-        *ret_entry = mark == PR__MARK_DONE ? PR__INBOX_DONE : PR__INBOX_CONFLICT;
-        return PR_OK;
-    }
-    TRY(look_for_row(unit, work, ret_entry, err));
-    bool blocked = false;
-    if (*ret_entry == PR__INBOX_RUN)
-        TRY(is_blocked(unit, work, &blocked, err));
-    if (blocked)
-        *ret_entry = PR__INBOX_HELD;
+    pr__inbox_facts facts;
+    TRY(ask(unit, work, &facts, err));
+    *ret_entry = judge(work, &facts);
     return PR_OK;
+}
+
+static pr_status begin_and_ask(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
+                               pr__inbox_facts *ret_facts, pr_error *err)
+{
+    if (!store->ops->unit_enter) {
+        TRY(pr__store_unit_begin(store, ret_unit, err));
+        return ask(*ret_unit, work, ret_facts, err);
+    }
+    pr__inbox_visit visit = {.key = &work->key,
+                             .hash = work->hash,
+                             .message_key = work->message->key,
+                             .order = work->order};
+    return store->ops->unit_enter(store, &visit, ret_unit, ret_facts, err);
 }
 
 pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit **ret_unit,
                           pr__inbox_entry *ret_entry, pr_error *err)
 {
     AUTO(pr_unit) unit = NULL; /* rolled back unless it is committed or handed out */
-    TRY(pr__store_unit_begin(store, &unit, err));
-    TRY(pr__inbox_enter_unit(unit, work, ret_entry, err));
+    pr__inbox_facts facts;
+    PR_FAULT("endpoint.before_mark");
+    TRY(begin_and_ask(store, work, &unit, &facts, err));
+    PR_FAULT("endpoint.after_mark");
+    TRY(follow(unit, work, &facts, ret_entry, err));
     if (*ret_entry == PR__INBOX_RUN)
         *ret_unit = TAKE(unit);
     return PR_OK;
@@ -252,48 +291,107 @@ static bool is_outage(const pr_error *found)
            (found->retry == PR_RETRY_RECONNECT && !pr__text_equal(found->sqlstate, "25006"));
 }
 
-/* The handler had the connection in its hands. A transaction that it ended shows in `live`; one
-   that it ended and began anew has no mark inside. What is wrong here is the handler's doing,
-   STATE, unless the database is in trouble. */
-static pr_status check_untouched(pr_unit *unit, const pr__inbox_work *work, pr_error *err)
+/* What is wrong after the handler is its doing, STATE, unless the database is in trouble. */
+static pr_status broken(const pr_error *found, pr_error *err)
+{
+    if (!is_outage(found))
+        return pr__fail(err, PR_E_STATE, ORIGIN, "the handler broke its own transaction: %s",
+                        found->message);
+    pr__error_copy(err, found);
+    return found->status;
+}
+
+static pr_status unmarked(pr_error *err)
+{
+    return pr__fail(err, PR_E_STATE, ORIGIN,
+                    "the handler rolled its own transaction back: its mark is gone");
+}
+
+/* The handler had the connection in its hands. A transaction that it ended shows here; one that it
+   ended and began anew has no mark inside. */
+static pr_status check_live(pr_unit *unit, pr_error *err)
 {
     pr_error local = PR_ERROR_INIT;
     if (unit->ops->live(unit, &local) != PR_OK)
         return pr__fail(err, PR_E_STATE, ORIGIN,
                         "the handler ended or broke its own transaction: %s", local.message);
-    TRY(pr__unit_usable(unit, err));
+    return pr__unit_usable(unit, err);
+}
+
+static pr_status check_marked(pr_unit *unit, const pr__inbox_work *work, pr_error *err)
+{
     pr__mark mark;
-    pr_status status = unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, &local);
-    if (status != PR_OK && is_outage(&local)) {
-        pr__error_copy(err, &local);
-        return status;
-    }
-    if (status != PR_OK)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "the handler broke its own transaction: %s",
-                        local.message);
-    if (mark != PR__MARK_DONE)
-        return pr__fail(err, PR_E_STATE, ORIGIN,
-                        "the handler rolled its own transaction back: its mark is gone");
+    pr_error local = PR_ERROR_INIT;
+    if (unit->ops->inbox_mark(unit, &work->key, work->hash, &mark, &local) != PR_OK)
+        return broken(&local, err);
+    return mark == PR__MARK_DONE ? PR_OK : unmarked(err);
+}
+
+static pr_status order_fault(pr_error *err)
+{
+    if (PR_FAULT_FAILS("endpoint.before_commit"))
+        return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN, "a fault was ordered");
     return PR_OK;
 }
 
+static pr_status complete_by_steps(pr_unit *unit, const pr__inbox_work *work, const char *token,
+                                   pr__inbox_entry *ret_entry, pr_outcome *ret_outcome,
+                                   pr_error *err)
+{
+    bool deleted = true;
+    TRY(check_marked(unit, work, err));
+    if (token)
+        TRY(unit->ops->inbox_unpark(unit, &work->key, token, &deleted, err));
+    *ret_entry = PR__INBOX_LOST;
+    if (!deleted)
+        return PR_OK;
+    TRY(order_fault(err));
+    TRY(pr_unit_commit(unit, ret_outcome, err));
+    *ret_entry = PR__INBOX_HANDLED;
+    return PR_OK;
+}
+
+static pr_status complete_at_once(pr_unit *unit, const pr__inbox_work *work, const char *token,
+                                  pr__inbox_entry *ret_entry, pr_outcome *ret_outcome,
+                                  pr_error *err)
+{
+    pr__inbox_end end = {.key = &work->key, .hash = work->hash, .token = token};
+    pr__inbox_check check = PR__INBOX_KEPT;
+    pr_error local = PR_ERROR_INIT;
+    TRY(order_fault(err));
+    pr_status status = pr__unit_complete(unit, &end, &check, ret_outcome, &local);
+    switch (check) {
+    case PR__INBOX_UNMARKED:
+        return unmarked(err);
+    case PR__INBOX_TAKEN:
+        *ret_entry = PR__INBOX_LOST;
+        return PR_OK;
+    case PR__INBOX_BROKEN:
+        return broken(&local, err);
+    case PR__INBOX_KEPT:
+        break;
+    }
+    *ret_entry = PR__INBOX_HANDLED;
+    if (status != PR_OK)
+        pr__error_copy(err, &local);
+    return status;
+}
+
+/* A row that the work does not hold cannot stand: there was none when the mark was made, and the
+   mark is held since. (A leased one may come meanwhile; it finds the mark when it is completed, or
+   taken over.) */
 pr_status pr__inbox_complete(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
                              pr_outcome *ret_outcome, pr_error *err)
 {
     *ret_outcome = PR_OUTCOME_NOT_COMMITTED;
-    TRY(check_untouched(unit, work, err));
-    bool deleted;
+    TRY(check_live(unit, err));
     const char *token = holds_row(work) && !work->row_gone ? work->token : NULL;
-    TRY(unit->ops->inbox_unpark(unit, &work->key, token, &deleted, err));
-    if (token && !deleted) {
-        *ret_entry = PR__INBOX_LOST;
-        return PR_OK;
-    }
-    if (PR_FAULT_FAILS("endpoint.before_commit"))
-        return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN, "a fault was ordered");
-    TRY(pr_unit_commit(unit, ret_outcome, err));
-    PR_FAULT("endpoint.after_commit");
-    *ret_entry = PR__INBOX_HANDLED;
+    if (unit->ops->inbox_complete)
+        TRY(complete_at_once(unit, work, token, ret_entry, ret_outcome, err));
+    else
+        TRY(complete_by_steps(unit, work, token, ret_entry, ret_outcome, err));
+    if (*ret_entry == PR__INBOX_HANDLED)
+        PR_FAULT("endpoint.after_commit");
     return PR_OK;
 }
 

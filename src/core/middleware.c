@@ -106,6 +106,12 @@ pr_status pr__chain_make(const pr_middleware *list, size_t count, bool leased, p
     return PR_OK;
 }
 
+bool pr__next_is_inbox(const pr_next *next)
+{
+    const pr__chain *chain = next->chain;
+    return next->index < chain->count && chain->items[next->index].invoke == pr__inbox_invoke;
+}
+
 pr_handled pr_next_invoke(pr_next *next, pr_scope *scope)
 {
     if (!next || !scope)

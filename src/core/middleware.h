@@ -34,6 +34,9 @@ pr_status pr__chain_make(const pr_middleware *list, size_t count, bool leased, p
 
 /* ---- endpoint_chain.c: the two that every endpoint knows, and what stands innermost ---- */
 
+/* Does the inbox come next? */
+bool pr__next_is_inbox(const pr_next *next);
+
 pr_handled pr__unit_invoke(void *user, pr_scope *scope, pr_next *next);
 pr_handled pr__inbox_invoke(void *user, pr_scope *scope, pr_next *next);
 pr_handled pr__handler_invoke(pr_scope *scope);

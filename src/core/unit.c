@@ -280,7 +280,13 @@ static pr_status commit_dead(pr_unit *unit, pr_status status, pr_outcome *outcom
     return status;
 }
 
-static pr_status commit_outermost(pr_unit *unit, pr_outcome *outcome, pr_error *err)
+/* How the inbox wants it committed; end NULL = plainly. */
+typedef struct commit_way {
+    const pr__inbox_end *end;
+    pr__inbox_check *ret_check;
+} commit_way;
+
+static pr_status commit_outermost(pr_unit *unit, commit_way way, pr_outcome *outcome, pr_error *err)
 {
     pr_status status = unit->ops->live(unit, err);
     if (status != PR_OK)
@@ -294,7 +300,8 @@ static pr_status commit_outermost(pr_unit *unit, pr_outcome *outcome, pr_error *
     }
     PR_FAULT("unit.before_commit");
     *outcome = PR_OUTCOME_UNKNOWN;
-    status = unit->ops->commit(unit, outcome, err);
+    status = way.end ? unit->ops->inbox_complete(unit, way.end, way.ret_check, outcome, err)
+                     : unit->ops->commit(unit, outcome, err);
     PR_FAULT("unit.after_commit");
     if (*outcome == PR_OUTCOME_NOT_COMMITTED && unit->ops->live(unit, NULL) == PR_OK)
         roll_back_quietly(unit);
@@ -303,7 +310,7 @@ static pr_status commit_outermost(pr_unit *unit, pr_outcome *outcome, pr_error *
     return status;
 }
 
-pr_status pr_unit_commit(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err)
+static pr_status commit_by(pr_unit *unit, commit_way way, pr_outcome *ret_outcome, pr_error *err)
 {
     pr_outcome unwanted = PR_OUTCOME_NOT_COMMITTED;
     pr_outcome *outcome = ret_outcome ? ret_outcome : &unwanted;
@@ -318,7 +325,19 @@ pr_status pr_unit_commit(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err)
         return pr__fail(err, PR_E_STATE, ORIGIN,
                         "the unit is joined: commit your own transaction, then call "
                         "pr_unit_finished");
-    return commit_outermost(unit, outcome, err);
+    return commit_outermost(unit, way, outcome, err);
+}
+
+pr_status pr_unit_commit(pr_unit *unit, pr_outcome *ret_outcome, pr_error *err)
+{
+    return commit_by(unit, (commit_way){.end = NULL}, ret_outcome, err);
+}
+
+pr_status pr__unit_complete(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
+                            pr_outcome *ret_outcome, pr_error *err)
+{
+    *ret_check = PR__INBOX_KEPT;
+    return commit_by(unit, (commit_way){.end = end, .ret_check = ret_check}, ret_outcome, err);
 }
 
 pr_status pr_unit_rollback(pr_unit *unit, pr_error *err)

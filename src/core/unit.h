@@ -61,6 +61,10 @@ void pr__events_settle(pr_unit *root, bool committed);
 /* A nested unit ends: what it tracked is the outer one's from now on. */
 void pr__events_hand_over(pr_unit *nested);
 
+/* Commit what the inbox let in, the way its store does that in one go (inbox_complete). */
+pr_status pr__unit_complete(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
+                            pr_outcome *ret_outcome, pr_error *err);
+
 /* While guarded, only the holder of the guard may end the unit. */
 pr_status pr__unit_guard(pr_unit *unit, pr_error *err);
 void pr__unit_unguard(pr_unit *unit);

@@ -78,6 +78,36 @@ typedef struct pr__inbox_row {
     bool same_content; /* as the hash that was asked for */
 } pr__inbox_row;
 
+/* A message that wants in: what inbox_mark, inbox_find and inbox_blocked are to be asked for it. */
+typedef struct pr__inbox_visit {
+    const pr__inbox_key *key;
+    const uint8_t *hash;     /* PR_CONTENT_HASH_SIZE bytes */
+    const char *message_key; /* NULL or "" = none, and nothing blocks it */
+    pr_order order;
+} pr__inbox_visit;
+
+/* What they found. */
+typedef struct pr__inbox_facts {
+    pr__mark mark;
+    bool found; /* this and the others are set with a mark that is NEW only */
+    pr__inbox_row row;
+    bool blocked; /* may be left unset with a row that was found */
+} pr__inbox_facts;
+
+/* The way out of a unit whose mark was NEW. */
+typedef struct pr__inbox_end {
+    const pr__inbox_key *key;
+    const uint8_t *hash; /* PR_CONTENT_HASH_SIZE bytes */
+    const char *token;   /* of the parked row that goes with it; NULL = none does */
+} pr__inbox_end;
+
+typedef enum pr__inbox_check {
+    PR__INBOX_KEPT = 1, /* the mark stood and the row went */
+    PR__INBOX_UNMARKED, /* the mark is gone, or has other content */
+    PR__INBOX_TAKEN,    /* no row with that token stood */
+    PR__INBOX_BROKEN    /* it could not be looked at */
+} pr__inbox_check;
+
 /* How a message is to stand parked. */
 typedef struct pr__inbox_park {
     pr_state state; /* FAILED, HELD, DEAD, or PUBLISHING for processing */
@@ -214,6 +244,13 @@ typedef struct pr__unit_ops {
        message aborted good again, and so the unit. Any error, among them that somebody ended the
        transaction or the savepoint: nothing of the unit can be committed. */
     pr_status (*savepoint)(pr_unit *unit, pr__savepoint_step step, pr_error *err);
+
+    /* Is the mark still there, take the row out, commit: in one go, where a store can do that for
+       less; NULL: by single steps. Of anything but KEPT nothing is committed, and the unit is at
+       its end; with KEPT the status is that of the commit, with BROKEN it says why. STATE with an
+       UNKNOWN outcome: other code ended the transaction. */
+    pr_status (*inbox_complete)(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
+                                pr_outcome *ret_outcome, pr_error *err);
 } pr__unit_ops;
 
 typedef struct pr__unit_core pr__unit_core; /* core's part of a unit: context, events, nesting */
@@ -329,6 +366,12 @@ typedef struct pr__store_ops {
                               const char *reason, pr_error *err);
     pr_status (*saga_sweep)(pr_store *store, int64_t retention_ms, uint32_t max,
                             uint64_t *ret_count, pr_error *err);
+
+    /* Begin a unit, mark, find, and look whether the key is blocked: in one go, where a store can
+       do that for less; NULL: by single steps. What is found after the mark was waited for is as
+       it stands then. On any error no unit is open. */
+    pr_status (*unit_enter)(pr_store *store, const pr__inbox_visit *visit, pr_unit **ret_unit,
+                            pr__inbox_facts *ret_facts, pr_error *err);
 } pr__store_ops;
 
 /* The first member of every adapter's store. */

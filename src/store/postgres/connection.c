@@ -420,6 +420,7 @@ pr_status pr__pg_exec(pr__pg_conn *conn, const char *sql, const pr__pg_params *p
 
 /* A statement on its way. */
 typedef struct passage {
+    char *text;
     char name[STATEMENT_NAME_SIZE];
     uint64_t hash;
     bool prepares; /* it is prepared on the way */
@@ -433,34 +434,50 @@ static bool is_before(const passage *passages, int count, uint64_t hash)
     return false;
 }
 
-static bool send_call(pr__pg_conn *conn, const pr__pg_call *call, const char *text,
-                      const passage *as)
+static void free_passages(passage *passages, int count)
+{
+    for (int i = 0; i < count; i++)
+        passages[i].text = pr__free(passages[i].text);
+}
+
+/* False when out of memory: nothing of it is left. */
+static bool make_passages(pr__pg_conn *conn, const pr__pg_call *calls, int count, passage *passages)
+{
+    for (int i = 0; i < count; i++) {
+        passage *one = &passages[i];
+        one->text = pr__pg_expand(conn, calls[i].sql);
+        if (!one->text) {
+            free_passages(passages, i);
+            return false;
+        }
+        one->hash = hash_of(one->text);
+        name_statement(conn, one->hash, one->name);
+        one->prepares =
+            *find_statement(conn, one->hash) != one->hash && !is_before(passages, i, one->hash);
+    }
+    return true;
+}
+
+static bool send_call(pr__pg_conn *conn, const pr__pg_call *call, const passage *as)
 {
     const pr__pg_params *params = call->params;
     int count = params ? params->count : 0;
     if (as->prepares &&
-        !PQsendPrepare(conn->pg, as->name, text, count, params ? params->types : NULL))
+        !PQsendPrepare(conn->pg, as->name, as->text, count, params ? params->types : NULL))
         return false;
     return PQsendQueryPrepared(conn->pg, as->name, count, params ? params->values : NULL,
                                params ? params->lengths : NULL, params ? params->formats : NULL,
                                /* resultFormat= */ 1);
 }
 
-static bool send_all(pr__pg_conn *conn, const pr__pg_call *calls, int count, passage *passages)
+static bool send_all(pr__pg_conn *conn, const pr__pg_call *calls, int count,
+                     const passage *passages)
 {
     if (!PQenterPipelineMode(conn->pg))
         return false;
-    for (int i = 0; i < count; i++) {
-        AUTO(char) text = pr__pg_expand(conn, calls[i].sql);
-        if (!text)
+    for (int i = 0; i < count; i++)
+        if (!send_call(conn, &calls[i], &passages[i]))
             return false;
-        uint64_t hash = hash_of(text);
-        name_statement(conn, hash, passages[i].name);
-        passages[i].prepares = *find_statement(conn, hash) != hash && !is_before(passages, i, hash);
-        passages[i].hash = hash;
-        if (!send_call(conn, &calls[i], text, &passages[i]))
-            return false;
-    }
     return PQpipelineSync(conn->pg);
 }
 
@@ -558,8 +575,12 @@ pr_status pr__pg_exec_all(pr__pg_conn *conn, pr__pg_call *calls, int count, int 
         }
         return PR_OK;
     }
+    if (!make_passages(conn, calls, count, passages))
+        return pr__fail_nomem(err, ORIGIN);
     *ret_sent = count;
-    if (!send_all(conn, calls, count, passages)) {
+    bool all = send_all(conn, calls, count, passages);
+    free_passages(passages, count);
+    if (!all) {
         pr_status status = pr__pg_fail_connection(conn, NULL, err);
         pr__pg_conn_drop(conn);
         return status;

@@ -23,15 +23,16 @@
 #define NOW          "pg_catalog.clock_timestamp()"
 #define KEY          "tenant = $1 AND consumer = $2 AND message_id = $3"
 
-static const char SQL_MARK[] =
+const char pr__pg_sql_mark[] =
     "INSERT INTO {p}inbox (tenant, consumer, message_id, body_hash, processed_at) VALUES ($1, $2, "
-    "$3, $4, " NOW ") ON CONFLICT DO NOTHING";
+    "$3, $4, " NOW ") ON CONFLICT DO NOTHING RETURNING pg_catalog.pg_current_xact_id(), "
+    "processed_at";
 static const char SQL_MARK_HASH[] = "SELECT body_hash FROM {p}inbox WHERE " KEY;
 static const char SQL_UNMARK[] = "DELETE FROM {p}inbox WHERE " KEY;
-static const char SQL_FIND[] =
+const char pr__pg_sql_find[] =
     "SELECT state, attempts, takeovers, lock_token, next_attempt_at, locked_until, body_hash FROM "
     "{p}inbox_parked WHERE " KEY;
-static const char SQL_BLOCKED[] =
+const char pr__pg_sql_blocked[] =
     "SELECT 1 FROM {p}inbox_parked WHERE tenant = $1 AND consumer = $2 AND key = $4 AND place < "
     "coalesce((SELECT place FROM {p}inbox_parked WHERE " KEY
     "), 9223372036854775807) AND (state <> 'dead' OR $5) LIMIT 1";
@@ -102,20 +103,30 @@ static pr_status compare_mark(pr__pg_conn *conn, const pr__inbox_key *key,
     return PR_OK;
 }
 
+pr_status pr__pg_inbox_read_mark(pr__pg_unit *unit, const pr__inbox_key *key,
+                                 const uint8_t hash[PR_CONTENT_HASH_SIZE], const PGresult *result,
+                                 pr__mark *ret_mark, pr_error *err)
+{
+    if (PQntuples(result) == 0)
+        return compare_mark(unit->conn, key, hash, ret_mark, err);
+    unit->xid = pr__pg_value_int(result, 0, 0);
+    unit->marked_at_us = pr__pg_value_instant(result, 0, 1);
+    *ret_mark = PR__MARK_NEW;
+    return PR_OK;
+}
+
 pr_status pr__pg_inbox_mark(pr_unit *unit, const pr__inbox_key *key,
                             const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
                             pr_error *err)
 {
     pr__pg_conn *conn = NULL;
+    AUTO_RESULT result = NULL;
     TRY(live(unit, key, &conn, err));
-    int64_t changes = 0;
     pr_status status =
-        pr__pg_run(conn, SQL_MARK, &changes, err, "tttb", tenant_of(key), key->consumer,
-                   key->message_id, (const void *)hash, (size_t)PR_CONTENT_HASH_SIZE);
-    if (status == PR_OK && changes == 1)
-        *ret_mark = PR__MARK_NEW;
-    else if (status == PR_OK)
-        status = compare_mark(conn, key, hash, ret_mark, err);
+        pr__pg_query(conn, pr__pg_sql_mark, &result, err, "tttb", tenant_of(key), key->consumer,
+                     key->message_id, (const void *)hash, (size_t)PR_CONTENT_HASH_SIZE);
+    if (status == PR_OK)
+        status = pr__pg_inbox_read_mark(pr__pg_unit_of(unit), key, hash, result, ret_mark, err);
     if (status == PR_E_BUSY)
         unit->rollback_only = true;
     return pr__pg_unit_status(unit, status);
@@ -152,16 +163,11 @@ static pr_state state_of(const char *text)
     }
 }
 
-static pr_status find(pr__pg_conn *conn, const pr__inbox_key *key,
-                      const uint8_t hash[PR_CONTENT_HASH_SIZE], bool *ret_found,
-                      pr__inbox_row *ret_row, pr_error *err)
+bool pr__pg_inbox_read_row(const PGresult *result, const uint8_t hash[PR_CONTENT_HASH_SIZE],
+                           pr__inbox_row *ret_row)
 {
-    AUTO_RESULT result = NULL;
-    TRY(pr__pg_query(conn, SQL_FIND, &result, err, "ttt", tenant_of(key), key->consumer,
-                     key->message_id));
-    *ret_found = PQntuples(result) > 0;
-    if (!*ret_found)
-        return PR_OK;
+    if (PQntuples(result) == 0)
+        return false;
     pr__inbox_row row = {
         .state = state_of(pr__pg_value_text(result, 0, 0)),
         .attempts = (uint32_t)pr__pg_value_int(result, 0, 1),
@@ -173,6 +179,17 @@ static pr_status find(pr__pg_conn *conn, const pr__inbox_key *key,
     const char *token = pr__pg_value_text(result, 0, 3);
     pr__format(row.token, sizeof row.token, "%s", token ? token : "");
     *ret_row = row;
+    return true;
+}
+
+static pr_status find(pr__pg_conn *conn, const pr__inbox_key *key,
+                      const uint8_t hash[PR_CONTENT_HASH_SIZE], bool *ret_found,
+                      pr__inbox_row *ret_row, pr_error *err)
+{
+    AUTO_RESULT result = NULL;
+    TRY(pr__pg_query(conn, pr__pg_sql_find, &result, err, "ttt", tenant_of(key), key->consumer,
+                     key->message_id));
+    *ret_found = pr__pg_inbox_read_row(result, hash, ret_row);
     return PR_OK;
 }
 
@@ -196,7 +213,7 @@ pr_status pr__pg_inbox_blocked(pr_unit *unit, const pr__inbox_key *key, const ch
     }
     int64_t one = 0;
     pr_status status =
-        pr__pg_int(conn, SQL_BLOCKED, &one, ret_blocked, err, "tttto", tenant_of(key),
+        pr__pg_int(conn, pr__pg_sql_blocked, &one, ret_blocked, err, "tttto", tenant_of(key),
                    key->consumer, key->message_id, message_key, (int)(order == PR_ORDER_HALT));
     return pr__pg_unit_status(unit, status);
 }

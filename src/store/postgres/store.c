@@ -190,6 +190,7 @@ static const pr__store_ops OPS = {
     .saga_show = pr__pg_saga_show,
     .saga_release = pr__pg_saga_release,
     .saga_sweep = pr__pg_saga_sweep,
+    .unit_enter = pr__pg_unit_enter,
     .now = store_now,
 };
 

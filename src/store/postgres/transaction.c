@@ -160,6 +160,40 @@ pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *e
                  SETTINGS_OURS, "pg_catalog", err);
 }
 
+static const char SQL_UNIT_SETTINGS[] =
+    "SELECT pg_catalog.set_config('lock_timeout', $1, true), "
+    "pg_catalog.set_config('statement_timeout', '0', true), "
+    "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), "
+    "pg_catalog.set_config('synchronous_commit', 'on', true), " SETTINGS_UNIT ", $3, true)";
+
+void pr__pg_begin_unit_calls(const pr__pg_conn *conn, int64_t idle_ms, const char *token,
+                             pr__pg_unit_begin_calls *own, pr__pg_call calls[PR__PG_BEGIN_CALLS])
+{
+    pr__format(own->lock_ms, sizeof own->lock_ms, "%lld", (long long)conn->limits.busy_ms);
+    pr__format(own->idle_ms, sizeof own->idle_ms, "%lld", (long long)idle_ms);
+    own->params = (pr__pg_params){.count = 0};
+    pr__pg_add_text(&own->params, own->lock_ms);
+    pr__pg_add_text(&own->params, own->idle_ms);
+    pr__pg_add_text(&own->params, token);
+    calls[0] = (pr__pg_call){.sql = BEGIN_WRITE};
+    calls[1] = (pr__pg_call){.sql = SQL_UNIT_SETTINGS, .params = &own->params};
+}
+
+pr_status pr__pg_unit_begun(pr__pg_conn *conn, pr_status status, int done, const pr_error *found,
+                            pr_error *err)
+{
+    if (status != PR_OK && done == 0)
+        return begun(conn, status, found, err);
+    if (status != PR_OK) {
+        pr__error_copy(err, found);
+        return status;
+    }
+    conn->committed = false;
+    conn->begun = false;
+    conn->watching = true;
+    return PR_OK;
+}
+
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err)
 {
     TRY(begin(conn, BEGIN_WRITE, idle_ms, conn->limits.busy_ms, 0, SETTINGS_UNIT, token, err));

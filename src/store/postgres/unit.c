@@ -2,13 +2,8 @@
  * Units of work: our own transaction, or the host's.
  *
  * Invariants: no statement runs unless the transaction is live; a commit has three outcomes, and an
- * unknown one is resolved on another connection before it is reported; on the host's connection
- * nothing is set, prepared or retried.
- *
- * A transaction's id alone resolves nothing once the server was down: what had not reached the disk
- * is forgotten, the id with it, and another's transaction gets it. So a row that the unit wrote is
- * looked for as well; without one, an id is believed as long as the server has not been started
- * again.
+ * unknown one is resolved before it is reported (outcome.c); on the host's connection nothing is
+ * set, prepared or retried.
  */
 #include "store/postgres/unit.h"
 
@@ -18,15 +13,14 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/time.h"
 #include "store/postgres/enqueue.h"
 #include "store/postgres/inbox.h"
+#include "store/postgres/outcome.h"
 #include "store/postgres/saga.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN          "postgres.unit"
-#define RESOLVE_WAIT_US 20000 /* between two looks at a transaction that is still in progress */
+#define ORIGIN "postgres.unit"
 
 /* What has become of a transaction that is not live any more. */
 static const char *ended_text(const pr__pg_unit *unit, PGTransactionStatusType state)
@@ -74,7 +68,7 @@ static pr_status unit_enqueue(pr_unit *base, pr__enqueue *messages, size_t count
     return pr__pg_unit_status(base, pr__pg_enqueue(unit->conn, messages, count, err));
 }
 
-static void finish(pr__pg_unit *unit)
+void pr__pg_unit_finish(pr__pg_unit *unit)
 {
     unit->base.finished = true;
     if (unit->base.joined)
@@ -85,62 +79,6 @@ static void finish(pr__pg_unit *unit)
     store->own_writes++;
 }
 
-/* What tells our transaction from another one with the same id. */
-typedef struct trace {
-    int64_t xid;           /* 0: it has written nothing */
-    int64_t started_at_us; /* of the server */
-    int64_t lane, log_id;  /* a row of ours in the log, which nobody changes; log_id 0 = none */
-    char message_id[PR_UUID_TEXT_SIZE];
-} trace;
-
-static const char SQL_STATUS[] =
-    "SELECT pg_catalog.pg_xact_status($1::pg_catalog.text::pg_catalog.xid8), "
-    "pg_catalog.pg_is_in_recovery(), pg_catalog.pg_postmaster_start_time(), EXISTS (SELECT FROM "
-    "{p}outbox WHERE lane OPERATOR(pg_catalog.=) $2 AND id OPERATOR(pg_catalog.=) $3 AND xid "
-    "OPERATOR(pg_catalog.=) $1::pg_catalog.text::pg_catalog.xid8 AND message_id "
-    "OPERATOR(pg_catalog.=) $4)";
-
-static pr_outcome judge(const trace *own, const PGresult *result)
-{
-    const char *status = pr__pg_value_text(result, 0, 0);
-    if (pr__text_equal(status, "aborted"))
-        return PR_OUTCOME_NOT_COMMITTED;
-    if (!pr__text_equal(status, "committed"))
-        return PR_OUTCOME_UNKNOWN;
-    if (own->log_id != 0)
-        return pr__pg_value_int(result, 0, 3) ? PR_OUTCOME_COMMITTED : PR_OUTCOME_NOT_COMMITTED;
-    return pr__pg_value_instant(result, 0, 2) == own->started_at_us ? PR_OUTCOME_COMMITTED
-                                                                    : PR_OUTCOME_UNKNOWN;
-}
-
-/* The answer to COMMIT was lost. The old session may still be at it: then wait for its end. */
-static pr_outcome resolve(pr__pg_store *store, const trace *own)
-{
-    int64_t system_id = store->settings.system_id;
-    int64_t until_us = pr__monotonic_us() + store->conn.limits.timeout_ms * 1000;
-    char text[24];
-    pr__format(text, sizeof text, "%lld", (long long)own->xid);
-    for (; pr__monotonic_us() < until_us; pr__sleep_us(RESOLVE_WAIT_US)) {
-        AUTO_RESULT result = NULL;
-        if (pr__pg_ready(store, NULL) != PR_OK || pr__pg_settings_load(store, NULL) != PR_OK)
-            continue;
-        if (system_id != 0 && store->settings.system_id != system_id)
-            return PR_OUTCOME_UNKNOWN; /* another cluster: its numbers mean nothing to us */
-        pr_error found = PR_ERROR_INIT;
-        if (pr__pg_query(&store->conn, SQL_STATUS, &result, &found, "tiiu", text, own->lane,
-                         own->log_id, own->message_id) != PR_OK) {
-            if (found.retry == PR_RETRY_NEVER) /* such as: in the future of this server */
-                return PR_OUTCOME_UNKNOWN;
-            continue;
-        }
-        if (pr__pg_value_int(result, 0, 1) ||
-            pr__text_equal(pr__pg_value_text(result, 0, 0), "in progress"))
-            continue; /* a standby may not know it yet */
-        return judge(own, result);
-    }
-    return PR_OUTCOME_UNKNOWN;
-}
-
 static const char SQL_MINE[] =
     "SELECT pg_catalog.current_setting('postroom.unit', true) OPERATOR(pg_catalog.=) $1, x.id, "
     "pg_catalog.pg_postmaster_start_time(), o.lane, o.id, o.message_id FROM (SELECT "
@@ -149,7 +87,8 @@ static const char SQL_MINE[] =
     "t.xid, t.lane, t.id LIMIT 1) AS o ON true";
 
 /* Is it still our transaction, and what is there to know it by? */
-static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, trace *ret_trace, pr_error *err)
+static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, pr__pg_trace *ret_trace,
+                           pr_error *err)
 {
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(unit->conn, SQL_MINE, &result, err, "t", unit->token));
@@ -169,33 +108,43 @@ static pr_status commit_dead(pr__pg_unit *unit, pr_outcome *ret_outcome, pr_stat
     bool ended = conn->committed || conn->begun ||
                  (conn->pg && PQtransactionStatus(conn->pg) == PQTRANS_IDLE);
     *ret_outcome = ended ? PR_OUTCOME_UNKNOWN : PR_OUTCOME_NOT_COMMITTED;
-    finish(unit);
+    pr__pg_unit_finish(unit);
     pr__pg_rollback(unit->conn);
     return status;
 }
 
-static pr_status unit_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *err)
+pr_status pr__pg_unit_may_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *err)
 {
     pr__pg_unit *unit = pr__pg_unit_of(base);
     pr_status status = pr__pg_unit_live(base, err);
     if (status != PR_OK)
         return commit_dead(unit, ret_outcome, status);
     *ret_outcome = PR_OUTCOME_NOT_COMMITTED;
-    if (base->rollback_only) {
-        finish(unit);
-        pr__pg_rollback(unit->conn);
-        return pr__fail(err, PR_E_STATE, ORIGIN, "the unit is rollback-only: it was rolled back");
-    }
+    if (!base->rollback_only)
+        return PR_OK;
+    pr__pg_unit_finish(unit);
+    pr__pg_rollback(unit->conn);
+    return pr__fail(err, PR_E_STATE, ORIGIN, "the unit is rollback-only: it was rolled back");
+}
+
+pr_status pr__pg_unit_not_mine(pr_outcome *ret_outcome, pr_error *err)
+{
+    *ret_outcome = PR_OUTCOME_UNKNOWN; /* other code ended ours and began another */
+    return pr__fail(err, PR_E_STATE, ORIGIN,
+                    "the unit's transaction was ended by other code, which began another: that one "
+                    "was rolled back");
+}
+
+static pr_status unit_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *err)
+{
+    pr__pg_unit *unit = pr__pg_unit_of(base);
+    TRY(pr__pg_unit_may_commit(base, ret_outcome, err));
     bool mine = false;
-    trace own = {.xid = 0};
-    status = look_mine(unit, &mine, &own, err);
-    if (status == PR_OK && !mine) {
-        *ret_outcome = PR_OUTCOME_UNKNOWN; /* other code ended ours and began another */
-        status = pr__fail(err, PR_E_STATE, ORIGIN,
-                          "the unit's transaction was ended by other code, which began another: "
-                          "that one was rolled back");
-    }
-    finish(unit);
+    pr__pg_trace own = {.xid = 0};
+    pr_status status = look_mine(unit, &mine, &own, err);
+    if (status == PR_OK && !mine)
+        status = pr__pg_unit_not_mine(ret_outcome, err);
+    pr__pg_unit_finish(unit);
     if (status != PR_OK) {
         pr__pg_rollback(unit->conn);
         return status;
@@ -208,12 +157,8 @@ static pr_status unit_commit(pr_unit *base, pr_outcome *ret_outcome, pr_error *e
         *ret_outcome = PR_OUTCOME_COMMITTED;
         return PR_OK;
     }
-    if (found.retry == PR_RETRY_UNKNOWN && own.xid != 0)
-        *ret_outcome = resolve(pr__pg_store_of(base->store), &own);
-    if (*ret_outcome == PR_OUTCOME_COMMITTED)
-        return PR_OK;
-    if (*ret_outcome == PR_OUTCOME_NOT_COMMITTED && found.retry == PR_RETRY_UNKNOWN)
-        found.retry = PR_RETRY_RECONNECT;
+    if (found.retry == PR_RETRY_UNKNOWN)
+        return pr__pg_resolve(pr__pg_store_of(base->store), &own, &found, ret_outcome, err);
     pr__error_copy(err, &found);
     return status;
 }
@@ -222,7 +167,7 @@ static pr_status unit_rollback(pr_unit *base, pr_error *err)
 {
     (void)err;
     pr__pg_unit *unit = pr__pg_unit_of(base);
-    finish(unit);
+    pr__pg_unit_finish(unit);
     if (!base->joined)
         pr__pg_rollback(unit->conn);
     return PR_OK;
@@ -232,7 +177,7 @@ static void unit_free(pr_unit *base)
 {
     pr__pg_unit *unit = pr__pg_unit_of(base);
     if (!base->joined && !base->finished) {
-        finish(unit);
+        pr__pg_unit_finish(unit);
         pr__pg_rollback(unit->conn);
     }
     pr__free(unit);
@@ -296,6 +241,7 @@ static const pr__unit_ops OPS = {
     .saga_renew = pr__pg_saga_renew,
     .saga_unlease = pr__pg_saga_unlease,
     .savepoint = unit_savepoint,
+    .inbox_complete = pr__pg_inbox_complete,
 };
 
 static pr__pg_unit *unit_new(pr_store *store, bool joined)
@@ -306,7 +252,7 @@ static pr__pg_unit *unit_new(pr_store *store, bool joined)
     return unit;
 }
 
-pr_status pr__pg_unit_begin(pr_store *base, pr_unit **ret_unit, pr_error *err)
+pr_status pr__pg_unit_prepare(pr_store *base, pr__pg_unit **ret_unit, pr_error *err)
 {
     pr__pg_store *store = pr__pg_store_of(base);
     if (store->unit_open)
@@ -324,6 +270,15 @@ pr_status pr__pg_unit_begin(pr_store *base, pr_unit **ret_unit, pr_error *err)
         return pr__fail_nomem(err, ORIGIN);
     unit->conn = &store->conn;
     pr__pg_token(base, unit->token);
+    *ret_unit = unit;
+    return PR_OK;
+}
+
+pr_status pr__pg_unit_begin(pr_store *base, pr_unit **ret_unit, pr_error *err)
+{
+    pr__pg_unit *unit = NULL;
+    pr__pg_store *store = pr__pg_store_of(base);
+    TRY(pr__pg_unit_prepare(base, &unit, err));
     pr_status status = pr__pg_begin_unit(&store->conn, store->unit_idle_ms, unit->token, err);
     if (status != PR_OK) {
         pr__free(unit);
