@@ -11,6 +11,7 @@
 #include <amqp_tcp_socket.h>
 
 #include "amqp/path.h"
+#include "support/enqueue.h"
 
 #define SOON_MS 5000
 
@@ -239,8 +240,6 @@ static void python_produces(ground *at)
 
 static void enqueue_all_of_it(path *of)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     const pr_message message =
         PR_MESSAGE(.type = RIG_TYPE, .type_version = 3, .content_type = "application/x-odd",
                    .destination = "rabbitmq://topic/" RIG_TYPE, .source = "shop/1", .key = "kéy",
@@ -250,10 +249,7 @@ static void enqueue_all_of_it(path *of)
                    .headers = "{\"a\":\"b\",\"n\":{\"int\":7},\"f\":{\"bool\":true}}",
                    .body = "\0\377body", .body_size_bytes = 6, .occurred_at_us = 1767225600123456,
                    .expires_at_us = 4102444800000001);
-    check_ok(pr_unit_begin(of->host, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(of->host, &message);
 }
 
 /* Produced by Python and received by us; sent by our relay and taken by Python. */

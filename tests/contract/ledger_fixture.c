@@ -3,6 +3,8 @@
  */
 #include "contract/ledger_fixture.h"
 
+#include "support/enqueue.h"
+
 static int setup(void **state, uint32_t lanes)
 {
     const ledger_provider *const *shared = *state;
@@ -127,12 +129,7 @@ letter letter_to(fixture *fix, const char *destination, const char *key)
 
 void post_message(fixture *fix, const pr_message *message)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
-    check_ok(pr_unit_begin(store_at(fix, 0), &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store_at(fix, 0), message);
 }
 
 uint32_t post(fixture *fix, const char *destination, const char *key)

@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "support/enqueue.h"
 #include "support/test.h"
 
 #define TYPE        "urn:message:memory:placed"
@@ -155,13 +156,8 @@ static pr_message a_message(void)
 
 static void enqueue_one(world *w)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     pr_message message = a_message();
-    check_ok(pr_unit_begin(w->store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(w->store, &message);
     w->enqueued++;
 }
 

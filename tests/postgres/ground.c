@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/enqueue.h"
+
 #define CHILD_FAILED 99
 
 void ground_migrate(const char *uri, const pr_migrate_options *opt)
@@ -64,14 +66,9 @@ pr_store *ground_store(const char *uri)
 
 void ground_post(pr_store *store, const char *key, const char *body)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     pr_message message = PR_MESSAGE(.type = TYPE_PLACED, .key = key, .destination = TO_BROKER,
                                     .body = body, .body_size_bytes = strlen(body));
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store, &message);
 }
 
 size_t ground_drain(pr_store *store, int64_t lease_ms, ground_see see, void *user)

@@ -3,6 +3,7 @@
  * What is due, leased or expired goes by the database's clock alone, and an outage charges nothing.
  */
 #include "postgres/shop.h"
+#include "support/enqueue.h"
 
 #define HOUR_US    INT64_C(3600000000)
 #define DAY_US     (24 * HOUR_US)
@@ -51,15 +52,10 @@ static int64_t server_now_us(const scene *of)
 /* Through the store whose clock is wrong. */
 static void post(scene *of, const char *body, int64_t deliver_at_us, int64_t expires_at_us)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     pr_message message = PR_MESSAGE(.type = TYPE_PLACED, .destination = SHOP_TOPIC, .body = body,
                                     .body_size_bytes = strlen(body), .deliver_at_us = deliver_at_us,
                                     .expires_at_us = expires_at_us);
-    check_ok(pr_unit_begin(of->shop.relay_store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(of->shop.relay_store, &message);
 }
 
 /* Until so many effects stand. */

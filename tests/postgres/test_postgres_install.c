@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "postgres/ground.h"
+#include "support/enqueue.h"
 
 #define MIGRATORS   20
 #define DEADLINE_MS 60000
@@ -258,14 +259,9 @@ static void producers_can_enqueue_and_nothing_else(void **state)
     copy_one(on.db);
     db_run(on.db, "RESET ROLE");
     pr_store *store = ground_store(on.uri);
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     pr_message message =
         PR_MESSAGE(.type = TYPE_PLACED, .key = "customer-7", .body = "1", .body_size_bytes = 1);
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store, &message);
     pr_store_free(store);
     /* all of them are alike but for ids and times */
     assert_int_equal(

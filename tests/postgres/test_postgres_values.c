@@ -5,6 +5,7 @@
 #include <postroom/headers.h>
 
 #include "postgres/ground.h"
+#include "support/enqueue.h"
 
 static postgres_databases databases;
 
@@ -12,7 +13,6 @@ static postgres_databases databases;
 static void what_is_given_comes_back(void **state)
 {
     ground on;
-    pr_error err = PR_ERROR_INIT;
     unsigned char body[1024];
     (void)state;
     ground_make(&databases, NULL, &on);
@@ -25,11 +25,7 @@ static void what_is_given_comes_back(void **state)
                    .destination = TO_BROKER, .content_type = "application/octet-stream",
                    .occurred_at_us = 1767225599123457, .body = body,
                    .body_size_bytes = sizeof body);
-    pr_unit *unit = NULL;
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store, &message);
     pr__batch *batch = ground_claim(store, 100);
     assert_non_null(batch);
     const pr_message *got = &batch->items[0].message;
@@ -156,7 +152,6 @@ static void nothing_is_cut_at_a_nul(void **state)
     pr_error err = PR_ERROR_INIT;
     pr_headers *headers = NULL, *got = NULL;
     const char *json = NULL;
-    pr_unit *unit = NULL;
     (void)state;
     ground_make(&databases, NULL, &on);
     pr_store *store = ground_store(on.uri);
@@ -167,10 +162,7 @@ static void nothing_is_cut_at_a_nul(void **state)
     check_ok(pr_headers_json(headers, &json, &err), &err, "json");
     const pr_message message = PR_MESSAGE(.type = TYPE_PLACED, .destination = TO_BROKER,
                                           .headers = json, .body = "\0x\0", .body_size_bytes = 3);
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store, &message);
     assert_int_equal(db_number(on.db, "SELECT body = '\\x007800' FROM postroom.outbox"), 1);
     pr__batch *batch = ground_claim(store, 1);
     assert_non_null(batch);
