@@ -6,7 +6,7 @@
 #include "amqp/ground.h"
 #include "amqp/path_cases.h"
 #include "contract/postgres_world.h"
-#include "contract/sqlite_world.h"
+#include "contract/sqlite_provider.h"
 #include "support/tcp_proxy.h"
 
 /* --- what others do to the broker -------------------------------------------------------------*/

@@ -1,33 +1,18 @@
 /*
  * The ledger suite on SQLite: a file in a folder of its own for each case, and a clock of ours.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <sqlite3.h>
-
-#include <postroom/sqlite.h>
-
 #include "contract/ledger_provider.h"
 #include "port/store.h"
+#include "support/sqlite_world.h"
 
 typedef struct world {
-    char folder[64];
-    char path[96];
+    sqlite_world files;
     int64_t now_us;
     pr_clock clock;
     sqlite3 *db; /* other hands */
 } world;
 
-static int64_t wall_us(void *user)
-{
-    const world *w = user;
-    return w->now_us;
-}
-
-static int64_t monotonic_us(void *user)
+static int64_t now_us(void *user)
 {
     const world *w = user;
     return w->now_us;
@@ -36,32 +21,22 @@ static int64_t monotonic_us(void *user)
 static void end(void *user)
 {
     world *w = user;
-    static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
     sqlite3_close(w->db);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "%s%s", w->path, ends[i]);
-        unlink(path);
-    }
-    rmdir(w->folder);
+    sqlite_world_close(&w->files);
     free(w);
 }
 
 static pr_status begin(void **ret_world, pr_error *err)
 {
-    (void)err;
     world *w = calloc(1, sizeof *w);
-    if (!w)
-        return PR_E_NOMEM;
-    const char *base = getenv("TMPDIR");
-    snprintf(w->folder, sizeof w->folder, "%.40s/storeXXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(w->folder)) {
+    assert_non_null(w);
+    pr_status status = sqlite_world_make(&w->files, err);
+    if (status != PR_OK) {
         free(w);
-        return PR_E_BACKEND;
+        return status;
     }
-    snprintf(w->path, sizeof w->path, "%s/suite.db", w->folder);
     w->now_us = 1700000000000000;
-    w->clock = (pr_clock){(uint32_t)sizeof(pr_clock), wall_us, monotonic_us, w};
+    w->clock = (pr_clock){(uint32_t)sizeof(pr_clock), now_us, now_us, w};
     *ret_world = w;
     return PR_OK;
 }
@@ -70,7 +45,7 @@ static pr_status open_store(void *user, bool unchecked, pr_store **ret_store, pr
 {
     world *w = user;
     pr_sqlite_options opt =
-        PR_SQLITE_OPTIONS(.create = true, .schema_check_off = unchecked, .path = w->path,
+        PR_SQLITE_OPTIONS(.create = true, .schema_check_off = unchecked, .path = w->files.path,
                           .body_size_max = 4096, .clock = &w->clock);
     return pr_sqlite_store_open(&opt, ret_store, err);
 }
@@ -101,7 +76,7 @@ static bool raw(void *user, const char *sql, int64_t *ret_value)
     world *w = user;
     char text[2048];
     sqlite3_stmt *stmt = NULL;
-    if (!w->db && sqlite3_open(w->path, &w->db) != SQLITE_OK)
+    if (!w->db && sqlite3_open(w->files.path, &w->db) != SQLITE_OK)
         return false;
     expand(text, sizeof text, sql);
     int code = sqlite3_prepare_v2(w->db, text, -1, &stmt, NULL);
@@ -120,7 +95,7 @@ static void *host_open(void *user)
 {
     const world *w = user;
     sqlite3 *db = NULL;
-    return sqlite3_open(w->path, &db) == SQLITE_OK ? db : NULL;
+    return sqlite3_open(w->files.path, &db) == SQLITE_OK ? db : NULL;
 }
 
 static bool host_run(void *host, const char *sql)

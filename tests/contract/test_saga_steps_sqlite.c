@@ -1,7 +1,7 @@
 /*
  * Ten thousand steps of sagas, counted against a model, on the SQLite store.
  */
-#include "contract/sqlite_world.h"
+#include "contract/sqlite_provider.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * The workers of one endpoint and one runtime of a saga, on the SQLite store.
  */
-#include "contract/sqlite_world.h"
+#include "contract/sqlite_provider.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * The saga suite on the SQLite store.
  */
-#include "contract/sqlite_world.h"
+#include "contract/sqlite_provider.h"
 
 int main(void)
 {

@@ -3,6 +3,7 @@
  */
 #include <postroom/database.h>
 
+#include "base/error.h"
 #include "contract/transport_provider.h"
 #include "support/sqlite_world.h"
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "support/enqueue.h"
 #include "support/sqlite_world.h"
 
 #include "port/store.h"
@@ -68,8 +69,7 @@ static void test_steady_writer(void **state)
         assert_int_equal(waitpid(pid, NULL, WNOHANG), 0); /* nor did it end the writer */
         assert_int_equal(kill(pid, SIGKILL), 0);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
-        pr_store_free(store);
-        sqlite_world_close(&at);
+        sqlite_world_end(&at, store);
     }
 }
 
@@ -79,16 +79,12 @@ static void test_wait_is_bounded(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    sqlite3 *holder = NULL;
-    sqlite3 *host = NULL;
     pr_unit *unit = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 100, 0, &store, &err), &err, "store");
-    assert_int_equal(sqlite3_open(at.path, &holder), SQLITE_OK);
-    assert_int_equal(sqlite3_open(at.path, &host), SQLITE_OK);
+    pr_store *store = sqlite_world_begin(&at, 100);
+    sqlite3 *holder = sqlite_world_connect(&at);
+    sqlite3 *host = sqlite_world_connect(&at);
     check_ok(pr_sqlite_prepare(host, 100, &err), &err, "prepare");
-    assert_int_equal(sqlite3_exec(holder, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    sqlite_run(holder, "BEGIN IMMEDIATE");
     check_error(pr_unit_begin(store, &unit, &err), &err, PR_E_BUSY, "another writer", "unit");
     assert_int_equal(sqlite3_exec(host, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_BUSY);
     /* an idle poll needs no lock, so that it is not in anybody's way */
@@ -97,11 +93,10 @@ static void test_wait_is_bounded(void **state)
     pr_error_clear(&err);
     check_ok(pr__store_claim(store, &opt, &batch, &err), &err, "idle claim");
     check_ok(pr__store_claim_parked(store, &opt, &batch, &err), &err, "idle claim of parked");
-    assert_int_equal(sqlite3_exec(holder, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    sqlite_run(holder, "ROLLBACK");
     sqlite3_close(holder);
     sqlite3_close(host);
-    pr_store_free(store);
-    sqlite_world_close(&at);
+    sqlite_world_end(&at, store);
 }
 
 /* Opening and closing other handles on the file, in vain or not, must not drop the locks that a
@@ -111,12 +106,10 @@ static void test_locks_stay(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
     pr_store *other = NULL;
     pr_unit *unit = NULL;
     pr_unit *joined = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 100, 0, &store, &err), &err, "store");
+    pr_store *store = sqlite_world_begin(&at, 100);
     check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
     check_ok(sqlite_world_store(&at, 100, 0, &other, &err), &err, "another handle");
     assert_int_equal(pr_sqlite_unit_join(other, pr_sqlite_unit_connection(unit), &joined, &err),
@@ -137,8 +130,7 @@ static void test_locks_stay(void **state)
     assert_int_equal(WEXITSTATUS(how), 0);
     check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
     pr_unit_free(unit);
-    pr_store_free(store);
-    sqlite_world_close(&at);
+    sqlite_world_end(&at, store);
 }
 
 static int64_t wal_size(const sqlite_world *at)
@@ -152,16 +144,10 @@ static int64_t wal_size(const sqlite_world *at)
 static void fill(pr_store *store, int count)
 {
     static char body[100000];
-    pr_error err = PR_ERROR_INIT;
     pr_message message = PR_MESSAGE(.type = "urn:message:shop:a", .destination = "b://in/x",
                                     .body = body, .body_size_bytes = sizeof body);
-    for (int i = 0; i < count; i++) {
-        pr_unit *unit = NULL;
-        check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-        check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-        check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-        pr_unit_free(unit);
-    }
+    for (int i = 0; i < count; i++)
+        enqueue_and_commit(store, &message);
 }
 
 static void test_checkpoint(void **state)
@@ -169,31 +155,22 @@ static void test_checkpoint(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "store");
+    pr_store *store = sqlite_world_begin(&at, 0);
     fill(store, 50);
     int64_t size = wal_size(&at);
     assert_true(size > 4 * 1024 * 1024); /* nobody checkpoints by the way */
 
-    sqlite3 *db = NULL; /* another checkpointer is at work */
-    assert_int_equal(sqlite3_open(at.path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db,
-                                  "PRAGMA wal_autocheckpoint = 0; "
-                                  "INSERT INTO postroom_setting VALUES ('checkpoint_until', "
-                                  "(CAST(strftime('%s', 'now') AS INTEGER) + 60) * 1000000)",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    sqlite3 *db = sqlite_world_connect(&at); /* another checkpointer is at work */
+    sqlite_run(db, "PRAGMA wal_autocheckpoint = 0; "
+                   "INSERT INTO postroom_setting VALUES ('checkpoint_until', "
+                   "(CAST(strftime('%s', 'now') AS INTEGER) + 60) * 1000000)");
     check_ok(pr__store_maintain(store, &err), &err, "not ours");
     size = wal_size(&at);
     fill(store, 10);
     assert_true(wal_size(&at) > size); /* it still grows: nothing was checkpointed */
 
-    assert_int_equal(sqlite3_exec(db,
-                                  "UPDATE postroom_setting SET value = '1' WHERE name = "
-                                  "'checkpoint_until'", /* that one died */
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    sqlite_run(db, "UPDATE postroom_setting SET value = '1' WHERE name = "
+                   "'checkpoint_until'"); /* that one died */
     sqlite3_close(db);
     check_ok(pr__store_maintain(store, &err), &err, "ours");
     assert_int_equal(sqlite_world_number(&at,
@@ -207,8 +184,7 @@ static void test_checkpoint(void **state)
         assert_true(wal_size(&at) > 4 * 1024 * 1024);
         check_ok(pr__store_maintain(store, &err), &err, "again");
     }
-    pr_store_free(store);
-    sqlite_world_close(&at);
+    sqlite_world_end(&at, store);
 }
 
 /* A redrive by filter looks at all dead rows without the write lock, and asks for it only when
@@ -218,8 +194,6 @@ static void test_redrive_looks_first(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    sqlite3 *writer = NULL;
     uint64_t count = 7;
     pr_redrive_options opt = {.size = (uint32_t)sizeof opt,
                               .limit = 10,
@@ -227,30 +201,25 @@ static void test_redrive_looks_first(void **state)
                               .type = "urn:message:shop:b",
                               .who = "ada",
                               .reason = "mended"};
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 50, 0, &store, &err), &err, "store");
-    assert_int_equal(sqlite3_open(at.path, &writer), SQLITE_OK);
-    assert_int_equal(
-        sqlite3_exec(writer,
-                     "INSERT INTO postroom_outbox_parked (reader, log_id, lane, message_id, type, "
-                     "type_version, content_type, tenant, body, occurred_at, state, "
-                     "next_attempt_at, parked_at) VALUES (1, 1, 0, "
-                     "'01a22d1f-1ccc-7ba9-89b4-d7b94c7fb226', 'urn:message:shop:a', 1, 'a/b', '', "
-                     "x'', strftime('%s', 'now') * 1000000, 'dead', 0, 0); BEGIN IMMEDIATE",
-                     NULL, NULL, NULL),
-        SQLITE_OK);
+    pr_store *store = sqlite_world_begin(&at, 50);
+    sqlite3 *writer = sqlite_world_connect(&at);
+    sqlite_run(writer,
+               "INSERT INTO postroom_outbox_parked (reader, log_id, lane, message_id, type, "
+               "type_version, content_type, tenant, body, occurred_at, state, "
+               "next_attempt_at, parked_at) VALUES (1, 1, 0, "
+               "'01a22d1f-1ccc-7ba9-89b4-d7b94c7fb226', 'urn:message:shop:a', 1, 'a/b', '', "
+               "x'', strftime('%s', 'now') * 1000000, 'dead', 0, 0); BEGIN IMMEDIATE");
     check_ok(store->ops->redrive(store, &opt, NULL, NULL, &count, &err), &err, "nothing matches");
     assert_int_equal(count, 0);
     opt.type = NULL;
     check_error(store->ops->redrive(store, &opt, NULL, NULL, &count, &err), &err, PR_E_BUSY, "",
                 "one matches");
-    assert_int_equal(sqlite3_exec(writer, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite_run(writer, "COMMIT");
     pr_error_clear(&err);
     check_ok(store->ops->redrive(store, &opt, NULL, NULL, &count, &err), &err, "it is free");
     assert_int_equal(count, 1);
     sqlite3_close(writer);
-    pr_store_free(store);
-    sqlite_world_close(&at);
+    sqlite_world_end(&at, store);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * A disk that fails and a file that is damaged: the handle is not used again, a commit of unknown
  * outcome is looked up by token, and one bad row costs one row.
  */
+#include "support/enqueue.h"
 #include "support/sqlite_world.h"
 
 #include "base/fault.h"
@@ -32,16 +33,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static void run_sql(bench *b, const char *sql)
-{
-    sqlite3 *db = NULL;
-    char *text = NULL;
-    assert_int_equal(sqlite3_open(b->at.path, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &text) != SQLITE_OK)
-        fail_msg("%s: %s", sql, text);
-    sqlite3_close(db);
-}
-
 static int64_t number(bench *b, const char *sql)
 {
     return sqlite_world_number(&b->at, sql, NULL);
@@ -49,14 +40,9 @@ static int64_t number(bench *b, const char *sql)
 
 static void enqueue(bench *b, const char *key, int64_t deliver_at_us)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     pr_message message = PR_MESSAGE(.type = "urn:message:shop:a", .destination = "b://in/x",
                                     .key = key, .deliver_at_us = deliver_at_us);
-    check_ok(pr_unit_begin(b->store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(b->store, &message);
 }
 
 static const pr__claim_options CLAIM = {
@@ -247,7 +233,7 @@ static void test_unreadable_rows(void **state)
          NULL},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        run_sql(b, cases[i].sql);
+        sqlite_world_run(&b->at, cases[i].sql);
     pr__batch *batch = claim(b);
     assert_int_equal(batch->item_count, COUNT_OF(cases));
     for (uint32_t i = 0; i < batch->item_count; i++) {

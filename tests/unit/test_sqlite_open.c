@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "support/enqueue.h"
 #include "support/sqlite_world.h"
 
 #include "port/store.h"
@@ -120,7 +121,7 @@ static void test_foreign_database_untouched(void **state)
     sqlite3_stmt *stmt = NULL;
     snprintf(other, sizeof other, "%s/other", at.folder);
     assert_int_equal(sqlite3_open(other, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "CREATE TABLE theirs (a)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite_run(db, "CREATE TABLE theirs (a)");
     check_error(open_path(other, false, false, &err), &err, PR_E_SCHEMA, "prefix 'postroom'",
                 "foreign");
     assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA journal_mode", -1, &stmt, NULL), SQLITE_OK);
@@ -189,11 +190,7 @@ static void test_two_installations(void **state)
         check_ok(pr_store_check(stores[i], &err), &err, prefixes[i]);
     }
     pr_message message = PR_MESSAGE(.type = "urn:message:shop:a", .destination = "b://in/x");
-    pr_unit *unit = NULL;
-    check_ok(pr_unit_begin(stores[1], &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(stores[1], &message);
     pr__claim_options opt = {.reader = 1, .lease_ms = 1000, .batch_max = 10, .bytes_max = 1000};
     pr__batch *batch = NULL;
     check_ok(pr__store_claim(stores[0], &opt, &batch, &err), &err, "the other one");
@@ -211,20 +208,17 @@ static void test_pragmas(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
     pr_unit *unit = NULL;
-    sqlite3 *host = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "store");
-    assert_int_equal(sqlite3_open(at.path, &host), SQLITE_OK);
+    pr_store *store = sqlite_world_begin(&at, 0);
+    sqlite3 *host = sqlite_world_connect(&at);
     check_error(pr_sqlite_prepare(NULL, 0, &err), &err, PR_E_INVALID, "NULL", "no handle");
     pr_error_clear(&err);
     check_error(pr_sqlite_prepare(host, -1, &err), &err, PR_E_INVALID, "busy_ms", "busy < 0");
     pr_error_clear(&err);
-    assert_int_equal(sqlite3_exec(host, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
+    sqlite_run(host, "BEGIN");
     check_error(pr_sqlite_prepare(host, 0, &err), &err, PR_E_STATE, "open", "in a transaction");
     pr_error_clear(&err);
-    assert_int_equal(sqlite3_exec(host, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    sqlite_run(host, "ROLLBACK");
     check_ok(pr_sqlite_prepare(host, 0, &err), &err, "prepare");
     check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
     sqlite3 *dbs[] = {host, pr_sqlite_unit_connection(unit)};
@@ -254,9 +248,7 @@ static void test_fork_refused(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "store");
+    pr_store *store = sqlite_world_begin(&at, 0);
     pid_t pid = fork();
     if (pid == 0) {
         pr_unit *unit = NULL;
@@ -267,8 +259,7 @@ static void test_fork_refused(void **state)
     int how = 0;
     assert_int_equal(waitpid(pid, &how, 0), pid);
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
-    pr_store_free(store);
-    sqlite_world_close(&at);
+    sqlite_world_end(&at, store);
 }
 
 int main(void)

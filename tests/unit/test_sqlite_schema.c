@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "support/enqueue.h"
 #include "support/sqlite_world.h"
 
 #include "base/fault.h"
@@ -12,26 +13,9 @@
 
 #define MIGRATORS 20
 
-static void run_sql(const sqlite_world *at, const char *sql)
+static int64_t number(const sqlite_world *at, const char *sql)
 {
-    sqlite3 *db = NULL;
-    char *text = NULL;
-    assert_int_equal(sqlite3_open(at->path, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &text) != SQLITE_OK)
-        fail_msg("%s: %s", sql, text);
-    sqlite3_close(db);
-}
-
-static int64_t ask(const sqlite_world *at, const char *sql)
-{
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    assert_int_equal(sqlite3_open(at->path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    int64_t value = sqlite3_step(stmt) == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : -1;
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
+    return sqlite_world_number(at, sql, NULL);
 }
 
 /* NULL text: it is fine */
@@ -44,6 +28,8 @@ static const struct {
      "table 'postroom_saga' lacks its built-in column 'lease_owner'"},
     {"column renamed", "ALTER TABLE postroom_node RENAME COLUMN role TO part",
      "table 'postroom_node' lacks its built-in column 'role'"},
+    {"large table's column renamed", "ALTER TABLE postroom_outbox RENAME COLUMN source TO origin",
+     "table 'postroom_outbox' lacks its built-in column 'source'"},
     {"type altered",
      "DROP TABLE postroom_node; CREATE TABLE postroom_node (name TEXT NOT NULL PRIMARY KEY, "
      "role INTEGER NOT NULL, started_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, detail "
@@ -73,6 +59,14 @@ static const struct {
     {"lanes lost", "DELETE FROM postroom_setting WHERE name = 'lanes'", "setting 'lanes'"},
     {"lanes bad", "UPDATE postroom_setting SET value = '3' WHERE name = 'lanes'",
      "setting 'lanes'"},
+    {"seven lanes", "UPDATE postroom_setting SET value = '7' WHERE name = 'lanes'",
+     "no power of two"},
+    {"transport's name bad",
+     "UPDATE postroom_setting SET value = 'a b' WHERE name = 'default_transport'",
+     "'default_transport' in 'postroom_setting' is missing or no transport"},
+    {"transport's name no UTF-8",
+     "UPDATE postroom_setting SET value = CAST(x'ff' AS TEXT) WHERE name = 'default_transport'",
+     "'default_transport' in 'postroom_setting' is missing or no transport"},
     {"transport lost", "DELETE FROM postroom_setting WHERE name = 'default_transport'",
      "setting 'default_transport'"},
     {"lanes lowered", "UPDATE postroom_setting SET value = '8' WHERE name = 'lanes'",
@@ -80,7 +74,8 @@ static const struct {
     {"lanes raised", "UPDATE postroom_setting SET value = '32' WHERE name = 'lanes'",
      "no row for lane 16 of 32"},
     {"lane's row lost", "DELETE FROM postroom_outbox_claim WHERE lane = 3",
-     "no row for lane 3 of 16"},
+     "reader 1 has no row for lane 3 of 16"},
+    {"journal lost", "DELETE FROM postroom_outbox_claim", "reader 1 has no row for lane 0"},
     {"relay lost", "DELETE FROM postroom_subscription", "reader 1, the relay, is missing"},
     {"lane computed otherwise",
      "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, '1640531527', "
@@ -117,26 +112,21 @@ static void test_altered(void **state)
         pr_error err = PR_ERROR_INIT;
         pr_store *store = NULL;
         check_ok(sqlite_world_open(&at, &err), &err, ALTERATIONS[i].label);
-        run_sql(&at, ALTERATIONS[i].sql);
+        sqlite_world_run(&at, ALTERATIONS[i].sql);
         pr_status status = sqlite_world_store(&at, 0, 0, &store, &err);
         if (ALTERATIONS[i].text)
             check_error(status, &err, PR_E_SCHEMA, ALTERATIONS[i].text, ALTERATIONS[i].label);
         else
             check_ok(status, &err, ALTERATIONS[i].label);
-        pr_store_free(store);
-        sqlite_world_close(&at);
+        CHECK_CASE((store == NULL) == (status != PR_OK), ALTERATIONS[i].label);
+        sqlite_world_end(&at, store);
     }
 }
 
 static void enqueue_one(pr_store *store)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_unit *unit = NULL;
     pr_message message = PR_MESSAGE(.type = "urn:message:shop:a", .destination = "b://in/x");
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, &message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store, &message);
 }
 
 /* The sequence of ids stands behind ids that were used: new rows would be taken for old ones. */
@@ -145,10 +135,8 @@ static void test_sequence_behind(void **state)
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
     pr__batch *batch = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "store");
+    pr_store *store = sqlite_world_begin(&at, 0);
     for (int i = 0; i < 5; i++)
         enqueue_one(store);
     pr__claim_options opt = {.reader = 1, .lease_ms = 1000, .batch_max = 10, .bytes_max = 1000};
@@ -156,17 +144,17 @@ static void test_sequence_behind(void **state)
     pr__batch_free(batch);
     pr_store_free(store);
     store = NULL;
-    run_sql(&at, "DELETE FROM postroom_outbox; DELETE FROM sqlite_sequence");
+    sqlite_world_run(&at, "DELETE FROM postroom_outbox; DELETE FROM sqlite_sequence");
     check_error(sqlite_world_store(&at, 0, 0, &store, &err), &err, PR_E_SCHEMA,
                 "stands at 0, but id 5 was used", "behind");
     const char *mend = strstr(err.message, "run DELETE");
     assert_non_null(mend);
-    run_sql(&at, mend + 4); /* the statement that it names does mend it */
+    sqlite_world_run(&at, mend + 4); /* the statement that it names does mend it */
     pr_error_clear(&err);
     check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "mended");
     enqueue_one(store);
     pr_store_free(store);
-    assert_int_equal(ask(&at, "SELECT max(id) FROM postroom_outbox"), 6);
+    assert_int_equal(number(&at, "SELECT max(id) FROM postroom_outbox"), 6);
     sqlite_world_close(&at);
 }
 
@@ -174,17 +162,13 @@ static void test_id_never_again(void **state)
 {
     (void)state;
     sqlite_world at;
-    pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    check_ok(sqlite_world_open(&at, &err), &err, "world");
-    check_ok(sqlite_world_store(&at, 0, 0, &store, &err), &err, "store");
+    pr_store *store = sqlite_world_begin(&at, 0);
     enqueue_one(store);
     enqueue_one(store);
-    run_sql(&at, "DELETE FROM postroom_outbox");
+    sqlite_world_run(&at, "DELETE FROM postroom_outbox");
     enqueue_one(store);
-    assert_int_equal(ask(&at, "SELECT id FROM postroom_outbox"), 3);
-    pr_store_free(store);
-    sqlite_world_close(&at);
+    assert_int_equal(number(&at, "SELECT id FROM postroom_outbox"), 3);
+    sqlite_world_end(&at, store);
 }
 
 /* The journal must be looked up for each message. The other way round, through a lane for each row
@@ -200,9 +184,8 @@ static void test_view_plan(void **state)
     };
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    sqlite3 *db = NULL;
     check_ok(sqlite_world_open(&at, &err), &err, "world");
-    assert_int_equal(sqlite3_open(at.path, &db), SQLITE_OK);
+    sqlite3 *db = sqlite_world_connect(&at);
     for (size_t i = 0; i < COUNT_OF(queries); i++) {
         sqlite3_stmt *stmt = NULL;
         bool found = false;
@@ -219,40 +202,24 @@ static void test_view_plan(void **state)
     sqlite_world_close(&at);
 }
 
-static void empty_world(sqlite_world *at);
-
 static void test_encoding(void **state)
 {
     (void)state;
     sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    empty_world(&at);
-    run_sql(&at, "PRAGMA encoding = 'UTF-16'; CREATE TABLE theirs (a)");
-    pr_sqlite_options opt = PR_SQLITE_OPTIONS(.path = at.path, .schema_check_off = true);
-    check_ok(pr_sqlite_store_open(&opt, &store, &err), &err, "open");
-    check_error(pr_store_migrate(store, NULL, NULL, &err), &err, PR_E_SCHEMA, "UTF-16", "migrate");
-    pr_store_free(store);
+    check_ok(sqlite_world_make(&at, NULL), NULL, "world");
+    sqlite_world_run(&at, "PRAGMA encoding = 'UTF-16'; CREATE TABLE theirs (a)");
+    check_error(sqlite_world_migrate(&at, NULL, &err), &err, PR_E_SCHEMA, "UTF-16", "migrate");
     sqlite_world_close(&at);
 }
 
-static void empty_world(sqlite_world *at)
-{
-    pr_error err = PR_ERROR_INIT;
-    check_ok(sqlite_world_open(at, &err), &err, "world");
-    assert_int_equal(unlink(at->path), 0); /* its folder and name are all that is wanted */
-}
-
+/* And open it, which checks what was made. */
 static pr_status migrate(const sqlite_world *at, pr_error *err)
 {
-    pr_sqlite_options opt =
-        PR_SQLITE_OPTIONS(.path = at->path, .create = true, .schema_check_off = true);
     pr_store *store = NULL;
-    pr_status status = pr_sqlite_store_open(&opt, &store, err);
+    pr_status status = sqlite_world_migrate(at, NULL, err);
     if (status == PR_OK)
-        status = pr_store_migrate(store, NULL, NULL, err);
-    if (status == PR_OK)
-        status = pr_store_check(store, err);
+        status = sqlite_world_store(at, 0, 0, &store, err);
     pr_store_free(store);
     return status;
 }
@@ -269,7 +236,7 @@ static void test_many_at_once(void **state)
     (void)state;
     sqlite_world at;
     pid_t pids[MIGRATORS];
-    empty_world(&at);
+    check_ok(sqlite_world_make(&at, NULL), NULL, "world");
     for (int i = 0; i < MIGRATORS; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
@@ -284,8 +251,8 @@ static void test_many_at_once(void **state)
         int how = end_of(pids[i]);
         assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
     }
-    assert_int_equal(ask(&at, "SELECT count(*) FROM postroom_schema_version"), 3);
-    assert_int_equal(ask(&at, "SELECT count(*) FROM postroom_outbox_claim"), 16);
+    assert_int_equal(number(&at, "SELECT count(*) FROM postroom_schema_version"), 3);
+    assert_int_equal(number(&at, "SELECT count(*) FROM postroom_outbox_claim"), 16);
     sqlite_world_close(&at);
 }
 
@@ -296,7 +263,7 @@ static void kill_at_each(const char *point, int *ret_kills)
     for (int hit = 1; hit < 200; hit++) {
         sqlite_world at;
         char spec[80];
-        empty_world(&at);
+        check_ok(sqlite_world_make(&at, NULL), NULL, "world");
         snprintf(spec, sizeof spec, "%s:%d:kill", point, hit);
         pid_t pid = fork();
         if (pid == 0) {
@@ -306,7 +273,7 @@ static void kill_at_each(const char *point, int *ret_kills)
         int how = end_of(pid);
         pr_error err = PR_ERROR_INIT;
         check_ok(migrate(&at, &err), &err, spec);
-        assert_int_equal(ask(&at, "SELECT count(*) FROM postroom_schema_version"), 3);
+        assert_int_equal(number(&at, "SELECT count(*) FROM postroom_schema_version"), 3);
         sqlite_world_close(&at);
         if (WIFEXITED(how)) {
             assert_int_equal(WEXITSTATUS(how), 0);

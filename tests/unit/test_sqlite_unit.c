@@ -22,10 +22,8 @@ static int setup(void **state)
     assert_non_null(b);
     check_ok(sqlite_world_open(&b->at, &err), &err, "world");
     check_ok(sqlite_world_store(&b->at, 300, 0, &b->store, &err), &err, "store");
-    assert_int_equal(sqlite3_open(b->at.path, &b->host), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(b->host, "CREATE TABLE orders (n INTEGER PRIMARY KEY, t TEXT)",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    b->host = sqlite_world_connect(&b->at);
+    sqlite_run(b->host, "CREATE TABLE orders (n INTEGER PRIMARY KEY, t TEXT)");
     *state = b;
     return 0;
 }

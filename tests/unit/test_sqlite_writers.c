@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "support/enqueue.h"
 #include "support/sqlite_world.h"
 
 #include "port/store.h"
@@ -44,12 +45,8 @@ static void enqueue_c(const sqlite_world *at, const pr_message *message)
 {
     pr_error err = PR_ERROR_INIT;
     pr_store *store = NULL;
-    pr_unit *unit = NULL;
     check_ok(sqlite_world_store(at, 0, 0, &store, &err), &err, "store");
-    check_ok(pr_unit_begin(store, &unit, &err), &err, "begin");
-    check_ok(pr_unit_enqueue(unit, message, NULL, &err), &err, "enqueue");
-    check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
-    pr_unit_free(unit);
+    enqueue_and_commit(store, message);
     pr_store_free(store);
 }
 
@@ -229,7 +226,7 @@ static void test_refused_by_name(void **state)
     };
     check_ok(sqlite_world_open(&at, &err), &err, "world");
     sqlite3 *db = NULL;
-    assert_int_equal(sqlite3_open(at.path, &db), SQLITE_OK);
+    db = sqlite_world_connect(&at);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char sql[512];
         char *text = NULL;

@@ -1,8 +1,8 @@
 /*
  * The SQLite store as a provider of the store suites.
  */
-#ifndef PR_TESTS_SQLITE_WORLD_H
-#define PR_TESTS_SQLITE_WORLD_H
+#ifndef PR_TESTS_SQLITE_PROVIDER_H
+#define PR_TESTS_SQLITE_PROVIDER_H
 
 #include "contract/store_provider.h"
 
