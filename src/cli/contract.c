@@ -204,6 +204,20 @@ static const pr_contract *find(const loaded *all, const char *type, int64_t vers
     return found;
 }
 
+/* What the body repeats of the envelope stands there too: they must be the same. */
+static void print_repeated(pr__json *json, const pr_contract *contract, const char *body)
+{
+    json_t *value = json_loads(body, 0, NULL);
+    for (const pr_field *field = contract->fields; value && field->name; field++) {
+        const char *text = json_string_value(json_object_get(value, field->name));
+        if (!text || !(field->flags & (PR_FIELD_MESSAGE_ID | PR_FIELD_OCCURRED_AT)))
+            continue;
+        pr__json_key(json, field->flags & PR_FIELD_MESSAGE_ID ? "id" : "occurred_at");
+        pr__json_text(json, text);
+    }
+    json_decref(value);
+}
+
 /* The line that `postroom send --lines` reads. */
 static pr_status print_example(pr__cli *cli, const pr_contract *contract, pr_error *err)
 {
@@ -217,6 +231,7 @@ static pr_status print_example(pr__cli *cli, const pr_contract *contract, pr_err
     pr__json_text(&json, contract->type);
     pr__json_key(&json, "version");
     pr__json_uint(&json, version_of(contract));
+    print_repeated(&json, contract, body);
     pr__json_key(&json, "body");
     pr__json_raw(&json, body, strlen(body));
     pr__json_object_end(&json);

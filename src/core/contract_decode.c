@@ -25,6 +25,7 @@ typedef struct decoder {
     const pr_message *message;
     pr__arena *arena;
     bool refuse_unknown;
+    bool widened; /* a whole number beyond 64 bits stands there as a real */
     pr_error *err;
 } decoder;
 
@@ -157,6 +158,8 @@ static pr_status decode_number(decoder *d, pr_field_kind kind, json_t *value, ch
 {
     if (kind == PR_FIELD_INT64) {
         int64_t integer = json_integer_value(value);
+        if (d->widened && json_is_real(value) && pr__json_has_wide(value))
+            return fail_at(path, d, "is a number that 64 bits do not hold");
         if (!json_is_integer(value))
             return fail_at(path, d, "is not an integer");
         memcpy(at, &integer, sizeof(integer));
@@ -213,11 +216,14 @@ static pr_status keep_others(decoder *d, const pr_field *fields, json_t *value, 
     const char *name;
     json_t *member;
     pr__json_init(&json, &text);
+    json.depth = path->depth - 1; /* where it will be written again */
     pr__json_object_begin(&json);
     json_object_foreach(value, name, member)
     {
         if (pr__fields_name(fields, name))
             continue;
+        if (d->widened && pr__json_has_wide(member))
+            return fail_at(path, d, "would keep a number that 64 bits do not hold");
         pr__json_key(&json, name);
         pr__json_put(&json, member);
     }
@@ -298,11 +304,12 @@ pr_status pr__contract_json_decode(const pr_contract *contract, const pr_message
     if (message->body_size_bytes == 0)
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "the body is empty, the contract has fields");
     AUTO(json_t) value = NULL;
-    TRY(pr__json_load(message->body, (size_t)message->body_size_bytes, ORIGIN, "body", &value,
-                      err));
+    bool widened = false;
+    TRY(pr__json_load_wide(message->body, (size_t)message->body_size_bytes, ORIGIN, "body",
+                           &widened, &value, err));
     if (!json_is_object(value))
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "the body is %s, must be a JSON object",
                         json_is_null(value) ? "null" : "another kind of value");
-    decoder d = {message, arena, (contract->flags & PR_CONTRACT_REFUSE_UNKNOWN) != 0, err};
+    decoder d = {message, arena, (contract->flags & PR_CONTRACT_REFUSE_UNKNOWN) != 0, widened, err};
     return decode_object(&d, contract->fields, value, object, NULL);
 }

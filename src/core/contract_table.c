@@ -72,6 +72,7 @@ typedef struct table_path {
     const pr_field *fields;
     size_t object_size;
     size_t depth;
+    bool by_list;  /* its struct is an element of a list, not a part of the one around it */
     bool defaults; /* the second round: defaults are written by tables that passed the first */
 } table_path;
 
@@ -256,10 +257,17 @@ static pr_status check_table(const table_path *path, pr_error *err);
 
 static pr_status check_nested(const pr_field *field, const table_path *path, pr_error *err)
 {
-    table_path inner = {path, field->nested, field->element_size, path->depth + 1, path->defaults};
+    bool by_list = field->kind == PR_FIELD_LIST;
+    table_path inner = {path,    field->nested, field->element_size, path->depth + 1,
+                        by_list, path->defaults};
     for (const table_path *outer = path; outer; outer = outer->outer) {
-        if (outer->fields != inner.fields)
+        if (outer->fields != inner.fields) {
+            by_list |= outer->by_list;
             continue;
+        }
+        if (!by_list)
+            return fail_field(err, PR_E_INVALID, field,
+                              "is a struct within itself: only a list may nest its own table");
         if (outer->object_size != inner.object_size)
             return fail_field(err, PR_E_INVALID, field, "nests a table with two sizes of struct");
         return PR_OK;
@@ -302,7 +310,7 @@ static pr_status check_table(const table_path *path, pr_error *err)
 
 pr_status pr__contract_table_check(const pr_contract *contract, pr_error *err)
 {
-    table_path path = {NULL, contract->fields, contract->object_size, 1, false};
+    table_path path = {NULL, contract->fields, contract->object_size, 1, false, false};
     TRY(check_table(&path, err));
     path.defaults = true;
     return check_table(&path, err);

@@ -69,8 +69,9 @@ static bool is_at(const walk *w, char c)
 static json_t *take_value(walk *w)
 {
     json_error_t error;
-    json_t *value = json_loadb(w->text + w->at, w->size - w->at,
-                               JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, &error);
+    json_t *value =
+        json_loadb(w->text + w->at, w->size - w->at,
+                   JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_DECODE_INT_AS_REAL, &error);
     if (value)
         w->at += (size_t)error.position;
     return value;

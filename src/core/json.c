@@ -8,12 +8,16 @@
  */
 #include "core/json.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #define LOAD_FLAGS      (JSON_REJECT_DUPLICATES | JSON_DECODE_ANY)
 #define LOAD_PROBE_SIZE ((size_t)64 * 1024)
+#define WIDE_FROM       0x1p63
 
 static const char *reason(enum json_error_code code)
 {
@@ -58,19 +62,73 @@ static pr_status see_memory(size_t size, const char *origin, pr_error *err)
     return probe ? PR_OK : pr__fail_nomem(err, origin);
 }
 
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
 static bool out_of_memory(const json_error_t *error)
 {
     return json_error_code(error) == json_error_out_of_memory;
 }
 
-pr_status pr__json_load(const char *text, size_t size, const char *origin, const char *what,
-                        json_t **ret_value, pr_error *err)
+/* Whether digits, of a number that is negative or not, are more than an int64_t holds. */
+static bool is_wide(const char *digits, size_t count, bool negative)
+{
+    const char *limit = negative ? "9223372036854775808" : "9223372036854775807";
+    size_t limit_size = strlen(limit);
+    return count > limit_size || (count == limit_size && memcmp(digits, limit, count) > 0);
+}
+
+/* The text with whole numbers that jansson's integer may not hold written as reals, "1e3" and all
+   else as it is. What is no JSON stays none. */
+static void write_widened(const char *text, size_t size, pr__buffer *out)
+{
+    for (size_t i = 0; i < size;) {
+        size_t start = i;
+        if (text[i] == '"') {
+            for (i++; i < size && text[i] != '"'; i++)
+                i += text[i] == '\\' ? 1 : 0;
+            i++;
+        } else if (is_digit(text[i])) {
+            while (i < size && is_digit(text[i]))
+                i++;
+            size_t digits = i - start;
+            while (i < size && (is_digit(text[i]) || memchr(".eE+-", text[i], 5)))
+                i++;
+            bool negative = start > 0 && text[start - 1] == '-';
+            if (start + digits == i && is_wide(text + start, digits, negative)) {
+                pr__buffer_append(out, text + start, digits);
+                start = i;
+                pr__buffer_append(out, ".0", 2);
+            }
+        } else {
+            i++;
+        }
+        pr__buffer_append(out, text + start, (i < size ? i : size) - start);
+    }
+}
+
+static json_t *load_widened(const char *text, size_t size)
+{
+    AUTO_BUFFER out = PR_BUFFER_INIT;
+    json_error_t ignored;
+    write_widened(text, size, &out);
+    return out.failed ? NULL : json_loadb(out.data, out.size, LOAD_FLAGS, &ignored);
+}
+
+static pr_status load(const char *text, size_t size, const char *origin, const char *what,
+                      bool *ret_widened, json_t **ret_value, pr_error *err)
 {
     json_error_t error;
     json_t *value = json_loadb(text, size, LOAD_FLAGS, &error);
     if (!value && !out_of_memory(&error)) {
         TRY(see_memory(size, origin, err));
         value = json_loadb(text, size, LOAD_FLAGS, &error);
+    }
+    if (!value && ret_widened && json_error_code(&error) == json_error_numeric_overflow) {
+        value = load_widened(text, size);
+        *ret_widened = value != NULL;
     }
     if (!value && out_of_memory(&error))
         return pr__fail_nomem(err, origin);
@@ -79,6 +137,39 @@ pr_status pr__json_load(const char *text, size_t size, const char *origin, const
                         reason(json_error_code(&error)), error.position);
     *ret_value = value;
     return PR_OK;
+}
+
+pr_status pr__json_load(const char *text, size_t size, const char *origin, const char *what,
+                        json_t **ret_value, pr_error *err)
+{
+    return load(text, size, origin, what, NULL, ret_value, err);
+}
+
+pr_status pr__json_load_wide(const char *text, size_t size, const char *origin, const char *what,
+                             bool *ret_widened, json_t **ret_value, pr_error *err)
+{
+    *ret_widened = false;
+    return load(text, size, origin, what, ret_widened, ret_value, err);
+}
+
+bool pr__json_has_wide(const json_t *value)
+{
+    const char *name;
+    json_t *inner;
+    size_t index;
+    if (json_is_real(value))
+        return fabs(json_real_value(value)) >= WIDE_FROM;
+    json_object_foreach((json_t *)(uintptr_t)value, name, inner)
+    {
+        if (pr__json_has_wide(inner))
+            return true;
+    }
+    json_array_foreach(value, index, inner)
+    {
+        if (pr__json_has_wide(inner))
+            return true;
+    }
+    return false;
 }
 
 void pr__json_only_member(json_t *object, const char **ret_name, json_t **ret_value)

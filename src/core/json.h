@@ -23,6 +23,13 @@ DEFINE_AUTO(json_t, pr__json_decref);
 pr_status pr__json_load(const char *text, size_t size, const char *origin, const char *what,
                         json_t **ret_value, pr_error *err);
 
+/* The same, but whole numbers beyond 64 bits are taken as reals; *ret_widened: there were some. */
+pr_status pr__json_load_wide(const char *text, size_t size, const char *origin, const char *what,
+                             bool *ret_widened, json_t **ret_value, pr_error *err);
+
+/* Whether a real in it may have been such a number: then it does not stand for what was written. */
+bool pr__json_has_wide(const json_t *value);
+
 /* The one member of an object that has one. */
 void pr__json_only_member(json_t *object, const char **ret_name, json_t **ret_value);
 

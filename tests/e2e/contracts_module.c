@@ -41,6 +41,31 @@ static const pr_contract picture = {
     .content_type = "image/png",
 };
 
+typedef struct placed {
+    char id[37];
+    int64_t at;
+} placed;
+
+static const pr_field placed_fields[] = {
+    {.name = "orderId",
+     .kind = PR_FIELD_UUID,
+     .flags = PR_FIELD_MESSAGE_ID,
+     .offset = offsetof(placed, id)},
+    {.name = "placedAt",
+     .kind = PR_FIELD_INSTANT,
+     .flags = PR_FIELD_OCCURRED_AT,
+     .offset = offsetof(placed, at)},
+    {.name = NULL},
+};
+
+static const pr_contract placed_1 = {
+    .size = (uint32_t)sizeof(pr_contract),
+    .type = "urn:message:shop:placed",
+    .kind = PR_CONTRACT_DOMAIN_EVENT,
+    .fields = placed_fields,
+    .object_size = sizeof(placed),
+};
+
 extern const pr_contract *const postroom_contracts[];
 
 #ifdef BAD_TABLE
@@ -51,7 +76,7 @@ static const pr_contract bad = {
     .fields = paid_fields,
     .object_size = 1,
 };
-const pr_contract *const postroom_contracts[] = {&paid_2, &picture, &paid_1, &bad, NULL};
+const pr_contract *const postroom_contracts[] = {&paid_2, &picture, &paid_1, &placed_1, &bad, NULL};
 #else
-const pr_contract *const postroom_contracts[] = {&paid_2, &picture, &paid_1, NULL};
+const pr_contract *const postroom_contracts[] = {&paid_2, &picture, &paid_1, &placed_1, NULL};
 #endif

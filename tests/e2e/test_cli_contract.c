@@ -36,7 +36,7 @@ static void it_lists_contracts(void **state)
     check_result(&r, 0, PAID, "", "list --json");
     json_t *value = read_json(&r);
     json_t *all = json_object_get(value, "contracts");
-    assert_int_equal(json_array_size(all), 3);
+    assert_int_equal(json_array_size(all), 4);
     json_t *last = json_array_get(all, 2);
     assert_string_equal(json_string_value(json_object_get(last, "type")), PAID);
     assert_int_equal(json_integer_value(json_object_get(last, "version")), 1);
@@ -83,6 +83,16 @@ static void an_example_can_be_sent(void **state)
                                        "' AND type_version = 2 AND CAST(body AS TEXT) = "
                                        "'{\"order\":\"text\",\"cents\":1}'"),
                      1);
+    result_done(&example);
+    result_done(&sent);
+    /* what the body repeats of the envelope stands there too: else its receiver would refuse it */
+    run(&example, "contract", "show", "urn:message:shop:placed", "--example", "--load", GOOD);
+    run_input(&sent, example.out, "send", "--lines", "--store", "sqlite:a.db");
+    check_result(&sent, 0, NULL, "", "send");
+    assert_int_equal(
+        number_of("a.db", "SELECT count(*) FROM postroom_outbox WHERE body ->> 'orderId' = "
+                          "message_id AND unixepoch(body ->> 'placedAt') * 1000000 = occurred_at"),
+        1);
     result_done(&example);
     result_done(&sent);
     folder_leave(&here);

@@ -32,7 +32,7 @@ VALUES = [
 # What a schema has no words for: the body, and why the decoder refuses it.
 BEYOND = [
     ("1.0", "is not an integer", "a schema takes 1.0 for an integer"),
-    ("123456789012345678901", "a number is too large", "a number that no type of ours holds"),
+    ("123456789012345678901", "64 bits do not hold", "a whole number that no integer of ours holds"),
     ('"2026-02-30T12:00:00Z"', "is not an RFC 3339 time", "days of a month"),
     ('"0001-01-01T00:00:00+10:00"', "is not an RFC 3339 time", "a time before the year 1"),
     ('"\u20ac\u20ac\u20ac"', "is larger than its size_max", "bytes, not characters"),

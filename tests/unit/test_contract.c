@@ -136,6 +136,12 @@ typedef struct pair {
     char more[40];
 } pair;
 
+/* Only a struct of no other size, at offset 0, could be its own part: it would have no end. */
+static const pr_field self_fields[] = {
+    {.name = "inner", .kind = PR_FIELD_NESTED, .nested = self_fields, .element_size = sizeof(pair)},
+    {.name = NULL},
+};
+
 static const pr_field id_fields[] = {
     {.name = "id", .kind = PR_FIELD_UUID, .flags = PR_FIELD_MESSAGE_ID},
     {.name = NULL},
@@ -233,6 +239,10 @@ static const struct {
      {{.name = "a", .kind = PR_FIELD_NESTED, .nested = line_fields, .element_size = 8}},
      PR_E_INVALID,
      "field 'a': field 'amount' lies outside"},
+    {"a struct within itself",
+     {{.name = "a", .kind = PR_FIELD_NESTED, .nested = self_fields, .element_size = sizeof(pair)}},
+     PR_E_INVALID,
+     "field 'a': field 'inner' is a struct within itself"},
 };
 
 static void test_bad_tables_are_refused_naming_the_field(void **state)

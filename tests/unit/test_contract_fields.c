@@ -229,6 +229,13 @@ static void test_bad_bodies_name_field_and_byte(void **state)
          "]"
          "]]]]]]]]]]]]]}",
          PR_E_CONTENT, "field '*' nests deeper than 32"},
+        /* kept in an object that is nested itself: it could not be written again */
+        {"{\"size\":\"small\",\"stops\":[{\"town\":\"a\",\"deep\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]"
+         "]]]"
+         "]]]]]]]]]]]]]]]]]]]]]]]]]}]}",
+         PR_E_CONTENT, "field 'stops[0].*' nests deeper than 32"},
+        {"{\"size\":\"small\",\"id\":[{\"a\":18446744073709551616}]}", PR_E_CONTENT,
+         "field '*' would keep a number that 64 bits do not hold"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         pr_error err = PR_ERROR_INIT;

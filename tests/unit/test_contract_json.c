@@ -98,7 +98,7 @@ static void test_bad_bodies_name_the_field_never_the_content(void **state)
         {"{\"id\":\"\\u0000s3cret\"}", "a NUL character at byte "},
         {"{\"a\":\"s3cret\",\"a\":1}", "a name stands twice at byte "},
         {"{\"a\":1e999}", "a number is too large at byte "},
-        {"{\"a\":123456789012345678901}", "a number is too large at byte "},
+        {"{\"a\":123456789012345678901", "a number is too large at byte "},
         {"{}", "field 'id' is missing"},
         {"{\"id\":null}", "field 'id' is not a UUID"},
         {"{\"id\":\"s3cret\"}", "field 'id' is not a UUID"},
@@ -226,6 +226,49 @@ static void test_unknown_fields_are_ignored_by_default(void **state)
     pr_message message = message_of(&order_contract, body, sizeof(body) - 1);
     check_ok(pr_contract_decode(&order_contract, &message, &decoded, &err), &err, "decode");
     assert_false(((const order *)pr_decoded_object(decoded))->has_note);
+}
+
+/* JavaScript writes 1e20 as a whole number; and of what nobody reads no number is too large. */
+static void test_whole_numbers_beyond_64_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount, *price, *wanted; /* wanted: the error; NULL = none */
+    } cases[] = {
+        {"9223372036854775807", "100000000000000000000", NULL},
+        {"-9223372036854775808", "-9223372036854775809", NULL},
+        {"1", "9223372036854775808", NULL},
+        {"9223372036854775808", "1", "amount' is a number that 64 bits do not hold, at byte"},
+        {"-9223372036854775809", "1", "amount' is a number that 64 bits do not hold, at byte"},
+        {"9223372036854775808.0", "1", "amount' is a number that 64 bits do not hold, at byte"},
+        {"1.0", "1", "amount' is not an integer, at byte"},
+        {"1e400", "1", "a number is too large at byte"},
+        {"1", "100000000000000000000,", "a number is too large at byte"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char body[1024];
+        pr_error err = PR_ERROR_INIT;
+        AUTO(pr_decoded) decoded = NULL;
+        snprintf(body, sizeof body,
+                 "{\"id\":\"" ID "\",\"placedAt\":\"2026-01-31T12:00:00.000001Z\",\"gift\":true,"
+                 "\"more\":[\"\\\"18446744073709551616\",{\"a\":18446744073709551616}],"
+                 "\"customer\":{\"name\":\"\",\"reference\":\"" ID "\"},\"tags\":[],"
+                 "\"lines\":[{\"article\":\"18446744073709551616\",\"amount\":%s,\"price\":%s}],"
+                 "\"signature\":\"\"}",
+                 cases[i].amount, cases[i].price);
+        pr_message message = PR_MESSAGE(.type = TYPE, .type_version = 2, .body = body,
+                                        .body_size_bytes = strlen(body));
+        pr_status status = pr_contract_decode(&order_contract, &message, &decoded, &err);
+        if (cases[i].wanted) {
+            check_error(status, &err, PR_E_CONTENT, cases[i].wanted, cases[i].amount);
+            continue;
+        }
+        check_ok(status, &err, cases[i].price);
+        const line *first = ((const order *)pr_decoded_object(decoded))->lines.items;
+        assert_string_equal(first->article, "18446744073709551616");
+        assert_int_equal(first->amount, strtoll(cases[i].amount, NULL, 10));
+        CHECK_CASE(first->price == strtod(cases[i].price, NULL), cases[i].price);
+    }
 }
 
 static void test_identity_against_the_envelope(void **state)
@@ -490,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_bad_bodies_name_the_field_never_the_content),
         cmocka_unit_test(test_paths_go_into_lists),
         cmocka_unit_test(test_unknown_fields_are_ignored_by_default),
+        cmocka_unit_test(test_whole_numbers_beyond_64_bits),
         cmocka_unit_test(test_identity_against_the_envelope),
         cmocka_unit_test(test_bad_objects_are_not_encoded),
         cmocka_unit_test(test_trees_have_a_depth),
