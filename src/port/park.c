@@ -41,6 +41,28 @@ void pr__settle_report_count(pr__settle_report *report, pr__result result)
     }
 }
 
+void pr__settle_report_count_slice(pr__settle_report *report, const pr__batch *batch,
+                                   uint32_t slice)
+{
+    for (uint32_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].slice == slice)
+            pr__settle_report_count(report, batch->items[i].result);
+}
+
+void pr__slice_fence(pr__batch *batch, uint32_t slice, pr__settle_report *report)
+{
+    batch->slices[slice].fenced = true;
+    if (report)
+        report->fenced_slices++;
+    for (uint32_t i = 0; i < batch->item_count; i++) {
+        if (batch->items[i].slice != slice)
+            continue;
+        batch->items[i].fenced = true;
+        if (report)
+            report->fenced_items++;
+    }
+}
+
 pr__park pr__park_of(const pr__item *item, int64_t now)
 {
     bool charged = item->result == PR__RESULT_FAILED || item->result == PR__RESULT_DEAD;

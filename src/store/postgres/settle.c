@@ -20,27 +20,6 @@
 
 typedef enum slice_fate { FATE_OPEN = 0, FATE_SETTLED, FATE_FENCED } slice_fate;
 
-static void mark_fenced(pr__batch *batch, uint32_t slice, pr__settle_report *report)
-{
-    batch->slices[slice].fenced = true;
-    if (report)
-        report->fenced_slices++;
-    for (uint32_t i = 0; i < batch->item_count; i++) {
-        if (batch->items[i].slice != slice)
-            continue;
-        batch->items[i].fenced = true;
-        if (report)
-            report->fenced_items++;
-    }
-}
-
-static void count_slice(const pr__batch *batch, uint32_t slice, pr__settle_report *report)
-{
-    for (uint32_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].slice == slice)
-            pr__settle_report_count(report, batch->items[i].result);
-}
-
 static pr_status add_parking(pr__pg_claimer *c, const pr__item *item, pr_error *err)
 {
     if (c->parking_count == c->parking_capacity) {
@@ -196,9 +175,9 @@ static pr_status settle_log(pr__pg_store *store, pr__batch *batch, const pr__cla
     TRY(status);
     for (uint32_t i = 0; i < batch->slice_count; i++) {
         if (fates[i] == FATE_SETTLED)
-            count_slice(batch, i, report);
+            pr__settle_report_count_slice(report, batch, i);
         else
-            mark_fenced(batch, i, report);
+            pr__slice_fence(batch, i, report);
     }
     return PR_OK;
 }
@@ -240,7 +219,7 @@ static void renew_slices(pr__pg_claimer *c, pr__batch *batch, bool *done)
         lane->renewed =
             lane->head.stands && lane->head.open && strcmp(lane->head.token, slice->token) == 0;
         if (!lane->renewed)
-            mark_fenced(batch, i, NULL);
+            pr__slice_fence(batch, i, NULL);
     }
 }
 
@@ -287,6 +266,6 @@ pr_status pr__pg_renew(pr_store *base, pr__batch *batch, int64_t lease_ms, pr_er
         TRY(renew_once(store, batch, lease_ms, done, &all, err));
     for (uint32_t i = 0; i < batch->slice_count && !all; i++)
         if (!done[i] && !batch->slices[i].fenced)
-            mark_fenced(batch, i, NULL);
+            pr__slice_fence(batch, i, NULL);
     return PR_OK;
 }

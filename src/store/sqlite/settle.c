@@ -67,20 +67,6 @@ static pr_status settle_item(pr__claimer *c, pr__claim_lane *lane, const pr__ite
     return item->result == PR__RESULT_PUBLISHED ? PR_OK : park(c, item, err);
 }
 
-static void mark_fenced(pr__batch *batch, uint32_t slice, pr__settle_report *report)
-{
-    batch->slices[slice].fenced = true;
-    if (report)
-        report->fenced_slices++;
-    for (uint32_t i = 0; i < batch->item_count; i++) {
-        if (batch->items[i].slice != slice)
-            continue;
-        batch->items[i].fenced = true;
-        if (report)
-            report->fenced_items++;
-    }
-}
-
 /* Close one slice in memory and park what failed; the journal row is written with the claim's. */
 static pr_status settle_slice(pr__claimer *c, pr__batch *batch, uint32_t index,
                               pr__settle_report *report, pr_error *err)
@@ -90,7 +76,7 @@ static pr_status settle_slice(pr__claimer *c, pr__batch *batch, uint32_t index,
     pr__journal *head = &lane->head;
     TRY(pr__journal_head(&c->store->conn, batch->reader, slice->lane, head, err));
     if (!head->stands || strcmp(head->token, slice->token) != 0) {
-        mark_fenced(batch, index, report);
+        pr__slice_fence(batch, index, report);
         return PR_OK;
     }
     bool repeated = !head->open; /* my own settle, whose outcome I did not learn, was committed */
@@ -227,7 +213,7 @@ static pr_status renew_slice(pr__claimer *c, pr__batch *batch, uint32_t index, i
     pr__journal head;
     TRY(pr__journal_head(conn, batch->reader, slice->lane, &head, err));
     if (!head.stands || !head.open || strcmp(head.token, slice->token) != 0) {
-        mark_fenced(batch, index, NULL);
+        pr__slice_fence(batch, index, NULL);
         return PR_OK;
     }
     TRY(pr__journal_load(conn, batch->reader, slice->lane, /* with_ids= */ true, c->batch->arena,
