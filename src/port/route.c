@@ -16,8 +16,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-#define ORIGIN          "transport.route"
-#define SCHEME_SIZE_MAX 31
+#define ORIGIN "transport.route"
 
 static bool is_lower(char c)
 {
@@ -26,7 +25,7 @@ static bool is_lower(char c)
 
 static bool is_scheme(const char *text, size_t size)
 {
-    if (size == 0 || size > SCHEME_SIZE_MAX || !is_lower(text[0]))
+    if (size == 0 || size > PR__SCHEME_SIZE_MAX || !is_lower(text[0]))
         return false;
     for (size_t i = 1; i < size; i++) {
         char c = text[i];
@@ -36,12 +35,17 @@ static bool is_scheme(const char *text, size_t size)
     return true;
 }
 
+bool pr__scheme_valid(const char *scheme)
+{
+    return scheme && is_scheme(scheme, strlen(scheme));
+}
+
 pr_status pr__scheme_check(const char *scheme, pr_error *err)
 {
-    if (!scheme || !is_scheme(scheme, strlen(scheme)))
+    if (!pr__scheme_valid(scheme))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "a transport's name is [a-z][a-z0-9+.-]*, at most %d bytes",
-                        SCHEME_SIZE_MAX);
+                        PR__SCHEME_SIZE_MAX);
     if (strcmp(scheme, PR_TRANSPORT_LOCAL) == 0)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the name '%s' is reserved", PR_TRANSPORT_LOCAL);
     return PR_OK;

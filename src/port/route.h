@@ -37,8 +37,11 @@ bool pr__span_equal(pr__span span, const char *text);
    postroom-unrouted-ok at the top of the headers; {"bool": false} is a no. */
 bool pr__route_unrouted_ok(const pr_message *message);
 
-/* Is this a scheme that a transport may have: [a-z][a-z0-9+.-]*, at most 31 bytes, not `local`?
-   INVALID otherwise. */
+#define PR__SCHEME_SIZE_MAX 31
+
+/* Is this a scheme, [a-z][a-z0-9+.-]*, of at most that many bytes? NULL is none. */
+bool pr__scheme_valid(const char *scheme);
+/* May a transport have it: a scheme, and not `local`? INVALID otherwise. */
 pr_status pr__scheme_check(const char *scheme, pr_error *err);
 
 #endif

@@ -108,10 +108,10 @@ static void test_placeholders_and_empty_arrays(void **state)
     pr__pg_conn conn;
     pr__pg_limits limits = {0};
     pr__pg_conn_init(&conn, "shop", "a_", &limits, false);
-    pr__pg_migration_values values = {
-        .conn = &conn, .default_transport = "amqp", .order = "halt", .lanes = 8};
+    const pr__migration_values values = {.default_transport = "amqp", .order = "halt", .lanes = 8};
     char *text = pr__pg_migration_render(
-        "{p}x {s} {n}y {r} {lanes} {mask} {default_transport} {order} '{}' {other}", &values);
+        "{p}x {s} {n}y {r} {lanes} {mask} {default_transport} {order} '{}' {other}", &conn,
+        &values);
     assert_string_equal(text,
                         "\"shop\".a_x \"shop\" a_y shop_a_producer 8 7 amqp halt '{}' {other}");
     pr__free(text);

@@ -159,14 +159,20 @@ static pr_status read_places(pr__pg_claimer *c, look *l, pr_error *err)
     return PR_OK;
 }
 
+static pr__span span_of(const look *l, int row, int column)
+{
+    return (pr__span){pr__pg_value_text(l->result, row, column),
+                      (size_t)PQgetlength(l->result, row, column)};
+}
+
 static pr__pg_candidate candidate_of(const pr__pg_claimer *c, const look *l, int row)
 {
     return (pr__pg_candidate){
         .id = pr__pg_value_int(l->result, row, AT_ID),
         .size = pr__pg_value_int(l->result, row, AT_SIZE),
         .found = !PQgetisnull(l->result, row, AT_SIZE),
-        .takes = pr__pg_reader_takes(c->store, pr__pg_value_text(l->result, row, AT_DESTINATION),
-                                     pr__pg_value_text(l->result, row, AT_TYPE))};
+        .takes = pr__reader_takes(&c->store->filter, c->store->settings.default_transport,
+                                  span_of(l, row, AT_DESTINATION), span_of(l, row, AT_TYPE))};
 }
 
 /* Late rows of a lane: of the drain, or when that has no more, of what has ended in pend. */

@@ -68,7 +68,7 @@ static pr_status load(pr__pg_claimer *c, bool begins, pr_error *err)
     if (!c->opt)
         return PR_OK;
     if (!order[0])
-        return pr__pg_reader_gone(c->batch->reader, err);
+        return pr__reader_gone(c->batch->reader, ORIGIN, err);
     return pr__pg_reader_filter(c->store, c->batch->reader, err);
 }
 

@@ -12,7 +12,6 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "port/state.h"
 #include "store/postgres/migration.h"
 #include "store/postgres/schema.h"
 #include "store/postgres/store.h"
@@ -23,7 +22,7 @@
 typedef struct migrator {
     pr__pg_store *store;
     const pr_migrate_options *opt;
-    pr__pg_migration_values values;
+    pr__migration_values values;
     uint32_t version;
 } migrator;
 
@@ -62,13 +61,13 @@ static pr_status apply_all(migrator *m, const char *sql, pr_error *err)
 
 static pr_status apply_body(migrator *m, const pr__migration *migration, pr_error *err)
 {
-    AUTO(char) sql = pr__pg_migration_render(migration->sql, &m->values);
+    AUTO(char) sql = pr__pg_migration_render(migration->sql, &m->store->conn, &m->values);
     if (!sql)
         return pr__fail_nomem(err, ORIGIN);
     TRY(apply_all(m, sql, err));
     AUTO_BUFFER row = PR_BUFFER_INIT;
     pr__buffer_printf(&row, "INSERT INTO %sschema_version (version, name) VALUES (%u, '%s');",
-                      m->values.conn->qualifier, migration->version, migration->name);
+                      m->store->conn.qualifier, migration->version, migration->name);
     const char *text = pr__buffer_text(&row);
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
@@ -82,7 +81,7 @@ static pr_status lock(migrator *m, pr_error *err)
     pr__buffer_printf(&sql,
                       "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended("
                       "'postroom %s %s', 0));",
-                      m->values.conn->schema, m->values.conn->prefix);
+                      m->store->conn.schema, m->store->conn.prefix);
     const char *text = pr__buffer_text(&sql);
     return text ? apply(m, text, err) : pr__fail_nomem(err, ORIGIN);
 }
@@ -136,76 +135,36 @@ static pr_status migrate_one(migrator *m, const pr__migration *migration, pr_err
 /* What may be changed later: the default transport and the relay's order. */
 static pr_status change_settings(migrator *m, pr_error *err)
 {
-    AUTO_BUFFER sql = PR_BUFFER_INIT;
-    const char *qualifier = m->values.conn->qualifier;
-    if (m->opt && m->opt->default_transport)
-        pr__buffer_printf(&sql,
-                          "UPDATE %ssetting SET value = '%s' WHERE name = 'default_transport' AND "
-                          "value <> '%s';\n",
-                          qualifier, m->opt->default_transport, m->opt->default_transport);
-    if (m->opt && m->opt->relay_order != PR_ORDER_DEFAULT)
-        pr__buffer_printf(&sql,
-                          "UPDATE %ssubscription SET order_policy = '%s' WHERE reader = 1 AND "
-                          "order_policy <> '%s';\n",
-                          qualifier, m->values.order, m->values.order);
-    const char *text = pr__buffer_text(&sql);
-    if (!text)
+    AUTO(char) sql = pr__migration_changes(m->opt, m->store->conn.qualifier);
+    if (!sql)
         return pr__fail_nomem(err, ORIGIN);
-    if (sql.size == 0)
+    if (!*sql)
         return PR_OK;
     if (printing(m))
-        return apply_all(m, text, err);
+        return apply_all(m, sql, err);
     pr__pg_conn *conn = &m->store->conn;
     TRY(pr__pg_begin(conn, err));
-    return pr__pg_end(conn, apply_all(m, text, err), err);
+    return pr__pg_end(conn, apply_all(m, sql, err), err);
 }
 
-static bool scheme_valid(const char *scheme)
-{
-    size_t size = strlen(scheme);
-    if (size == 0 || size >= PR__PG_TRANSPORT_SIZE || scheme[0] < 'a' || scheme[0] > 'z')
-        return false;
-    return strspn(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == size;
-}
-
-static pr_status prepare(migrator *m, pr_error *err)
-{
-    const char *transport = m->opt ? m->opt->default_transport : NULL;
-    if (transport && !scheme_valid(transport))
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "default_transport '%s' is no transport: [a-z][a-z0-9+.-]*, at most %d "
-                        "bytes",
-                        transport, PR__PG_TRANSPORT_SIZE - 1);
-    TRY(pr__pg_schema_version(&m->store->conn, &m->version, err));
-    if (m->version > pr__postgres_migration_count)
-        return pr__pg_schema_newer(m->store, m->version, err);
-    uint32_t lanes = m->opt ? m->opt->lanes : 0;
-    m->values = (pr__pg_migration_values){
-        .conn = &m->store->conn,
-        .default_transport = transport ? transport : "database",
-        .order = pr__order_text(m->opt ? m->opt->relay_order : PR_ORDER_DEFAULT),
-        .lanes = lanes ? lanes : PR_LANES_DEFAULT};
-    if (m->version == 0)
-        return PR_OK;
-    m->store->settings.generation = 0;
-    TRY(pr__pg_settings_load(m->store, err));
-    if (lanes != 0 && lanes != m->store->settings.lanes)
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "lanes is %u, but the store was created with %u: it is fixed at creation",
-                        lanes, m->store->settings.lanes);
-    m->values.lanes = m->store->settings.lanes;
-    return PR_OK;
-}
-
-/* Others may have made the schema meanwhile, with other lanes. */
 static pr_status check_lanes(migrator *m, pr_error *err)
 {
     m->store->settings.generation = 0;
     TRY(pr__pg_settings_load(m->store, err));
-    if (m->opt && m->opt->lanes != 0 && m->opt->lanes != m->store->settings.lanes)
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "lanes is %u, but the store was created with %u: it is fixed at creation",
-                        m->opt->lanes, m->store->settings.lanes);
+    return pr__migration_check_lanes(m->opt, m->store->settings.lanes, ORIGIN, err);
+}
+
+static pr_status prepare(migrator *m, pr_error *err)
+{
+    TRY(pr__migration_check(m->opt, ORIGIN, err));
+    TRY(pr__pg_schema_version(&m->store->conn, &m->version, err));
+    if (m->version > pr__postgres_migration_count)
+        return pr__pg_schema_newer(m->store, m->version, err);
+    m->values = pr__migration_values_of(m->opt);
+    if (m->version == 0)
+        return PR_OK;
+    TRY(check_lanes(m, err));
+    m->values.lanes = m->store->settings.lanes;
     return PR_OK;
 }
 
@@ -221,7 +180,7 @@ pr_status pr__pg_migrate(pr_store *store, const pr_migrate_options *opt,
     TRY(change_settings(&m, err));
     m.store->settings.generation = 0;
     if (!printing(&m)) {
-        TRY(check_lanes(&m, err));
+        TRY(check_lanes(&m, err)); /* others may have made the schema meanwhile */
         TRY(pr__pg_schema_version(&m.store->conn, &m.version, err));
     }
     uint32_t size = ret_report->size;

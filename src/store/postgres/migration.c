@@ -15,55 +15,34 @@ void pr__pg_migration_role(const pr__pg_conn *conn, char *out, size_t size)
     pr__format(out, size, "%s_%sproducer", conn->schema, conn->prefix);
 }
 
-/* Is it one of ours? Then its value is appended. */
-static bool append_value(pr__buffer *text, const char *name, size_t size,
-                         const pr__pg_migration_values *values)
+static bool append_own(const void *user, const char *name, size_t size, pr__buffer *text)
 {
-    const pr__pg_conn *conn = values->conn;
+    const pr__pg_conn *conn = user;
     char role[2 * PR__PG_NAME_SIZE + 16];
-    pr__pg_migration_role(conn, role, sizeof role);
-    const struct {
-        const char *name;
-        const char *value;
-    } known[] = {{"p", conn->qualifier},
-                 {"n", conn->prefix},
-                 {"r", role},
-                 {"default_transport", values->default_transport},
-                 {"order", values->order}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strlen(known[i].name) == size && memcmp(known[i].name, name, size) == 0) {
-            pr__buffer_append_text(text, known[i].value);
-            return true;
-        }
-    }
-    if (size == 1 && name[0] == 's')
-        pr__buffer_printf(text, "\"%s\"", conn->schema);
-    else if (size == 5 && memcmp(name, "lanes", 5) == 0)
-        pr__buffer_printf(text, "%u", values->lanes);
-    else if (size == 4 && memcmp(name, "mask", 4) == 0)
-        pr__buffer_printf(text, "%u", values->lanes - 1);
-    else
+    if (size != 1)
         return false;
-    return true;
+    switch (name[0]) {
+    case 'p':
+        pr__buffer_append_text(text, conn->qualifier);
+        return true;
+    case 's':
+        pr__buffer_printf(text, "\"%s\"", conn->schema);
+        return true;
+    case 'n':
+        pr__buffer_append_text(text, conn->prefix);
+        return true;
+    case 'r':
+        pr__pg_migration_role(conn, role, sizeof role);
+        pr__buffer_append_text(text, role);
+        return true;
+    }
+    return false;
 }
 
-char *pr__pg_migration_render(const char *sql, const pr__pg_migration_values *values)
+char *pr__pg_migration_render(const char *sql, const pr__pg_conn *conn,
+                              const pr__migration_values *values)
 {
-    AUTO_BUFFER text = PR_BUFFER_INIT;
-    for (const char *at = sql;;) {
-        const char *open = strchr(at, '{');
-        const char *close = open ? strchr(open, '}') : NULL;
-        if (!close) {
-            pr__buffer_append_text(&text, at);
-            return pr__buffer_take(&text);
-        }
-        pr__buffer_append(&text, at, (size_t)(open - at));
-        at = close + 1;
-        if (append_value(&text, open + 1, (size_t)(close - open - 1), values))
-            continue;
-        pr__buffer_append_char(&text, '{'); /* an empty array, or braces of somebody else */
-        at = open + 1;
-    }
+    return pr__migration_render(sql, values, append_own, conn);
 }
 
 /* Behind a comment, a quoted text or a dollar quote that begins here; NULL when none does. */

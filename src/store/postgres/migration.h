@@ -7,28 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "port/migration.h"
 #include "store/postgres/connection.h"
-
-typedef struct pr__migration {
-    uint32_t version;
-    const char *name;
-    const char *sql; /* with {p}, {s}, {n}, {r}, {lanes}, {mask}, {default_transport}, {order} */
-} pr__migration;
 
 /* In order of version, 1, 2, 3, … without a gap. */
 extern const pr__migration pr__postgres_migrations[];
 extern const size_t pr__postgres_migration_count;
 
-/* What the placeholders stand for, beside the names of the connection. */
-typedef struct pr__pg_migration_values {
-    const pr__pg_conn *conn;
-    const char *default_transport;
-    const char *order;
-    uint32_t lanes;
-} pr__pg_migration_values;
-
-/* The text of a migration; the caller's: pr__free. NULL when out of memory. */
-char *pr__pg_migration_render(const char *sql, const pr__pg_migration_values *values);
+/* The text of a migration, {p}, {s}, {n} and {r} included; the caller's: pr__free. NULL when out of
+   memory. */
+char *pr__pg_migration_render(const char *sql, const pr__pg_conn *conn,
+                              const pr__migration_values *values);
 /* The length of the first statement of sql, with its comments and its semicolon; 0 at the end. */
 size_t pr__pg_migration_statement(const char *sql);
 /* The role that may enqueue: <schema>_<prefix>producer. */

@@ -8,11 +8,6 @@
  */
 #include "store/postgres/reader.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include <postroom/address.h>
-
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/memory.h"
@@ -23,13 +18,7 @@
 #define ORIGIN           "postgres.reader"
 #define DROP_EXPIRED_MAX 8
 
-pr_status pr__pg_reader_gone(int64_t reader, pr_error *err)
-{
-    return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
-                    "reader %lld is gone: it was dropped, or it expired", (long long)reader);
-}
-
-#define NOT_EXPIRED "(s.expires_at IS NULL OR s.expires_at > clock_timestamp())"
+#define NOT_EXPIRED      "(s.expires_at IS NULL OR s.expires_at > clock_timestamp())"
 
 static const char SQL_FILTER[] =
     "SELECT d FROM {p}subscription AS s, unnest(s.destinations) AS d WHERE s.reader = $1";
@@ -38,11 +27,11 @@ static const char SQL_ORDER[] =
 
 pr_status pr__pg_reader_filter(pr__pg_store *store, int64_t reader, pr_error *err)
 {
-    pr__pg_filter *filter = &store->filter;
+    pr__reader_filter *filter = &store->filter;
     if (filter->reader == reader)
         return PR_OK;
     pr__arena_free(filter->arena);
-    *filter = (pr__pg_filter){.arena = pr__arena_new(0)};
+    *filter = (pr__reader_filter){.arena = pr__arena_new(0)};
     if (!filter->arena)
         return pr__fail_nomem(err, ORIGIN);
     AUTO_RESULT result = NULL;
@@ -68,50 +57,19 @@ pr_status pr__pg_reader_load(pr__pg_store *store, int64_t reader, pr_order *ret_
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(&store->conn, SQL_ORDER, &result, err, "i", reader));
     if (PQntuples(result) == 0)
-        return pr__pg_reader_gone(reader, err);
+        return pr__reader_gone(reader, ORIGIN, err);
     *ret_order = pr__order_parse(pr__pg_value_text(result, 0, 0));
     return pr__pg_reader_filter(store, reader, err);
 }
 
-bool pr__pg_reader_takes(const pr__pg_store *store, const char *destination, const char *type)
-{
-    const char *transport = store->settings.default_transport;
-    if (store->filter.reader == PR_READER_RELAY)
-        return destination ? !pr__text_starts_with(destination, PR_TRANSPORT_LOCAL "://")
-                           : !pr__text_equal(transport, PR_TRANSPORT_LOCAL);
-    char topic[PR_DESTINATION_SIZE_MAX + 1];
-    if (!destination) {
-        pr__format(topic, sizeof topic, "%s://topic/%s", transport, type ? type : "");
-        destination = topic;
-    }
-    for (size_t i = 0; i < store->filter.count; i++)
-        if (strcmp(store->filter.destinations[i], destination) == 0)
-            return true;
-    return false;
-}
-
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Sorted, without doubles, so that equal filters are equal arrays. */
 static pr_status filter_array(const pr__reader_spec *spec, pr__pg_array *array, pr_error *err)
 {
-    AUTO(void) copy = pr__alloc_array(spec->destination_count, sizeof(char *));
-    if (!copy)
-        return pr__fail_nomem(err, ORIGIN);
-    const char **sorted = copy;
-    for (size_t i = 0; i < spec->destination_count; i++) {
-        if (pr__text_empty(spec->destinations[i]))
-            return pr__fail(err, PR_E_INVALID, ORIGIN, "destination %zu of reader '%s' is empty", i,
-                            spec->name);
-        sorted[i] = spec->destinations[i];
-    }
-    qsort(sorted, spec->destination_count, sizeof *sorted, compare_texts);
-    for (size_t i = 0; i < spec->destination_count; i++)
-        if (i == 0 || strcmp(sorted[i - 1], sorted[i]) != 0)
-            pr__pg_array_text(array, sorted[i]);
+    AUTO(void) sorted = NULL;
+    size_t count = 0;
+    TRY(pr__reader_spec_sort(spec, ORIGIN, &sorted, &count, err));
+    const char *const *destinations = sorted;
+    for (size_t i = 0; i < count; i++)
+        pr__pg_array_text(array, destinations[i]);
     return PR_OK;
 }
 
@@ -212,9 +170,7 @@ static pr_status find_or_make(pr__pg_store *store, const pr__reader_spec *spec,
     if (!found)
         return make(store, spec, filter, ret_reader, err);
     if (!pr__pg_value_int(result, 0, 1))
-        return pr__fail(err, PR_E_CONFLICT, ORIGIN,
-                        "subscription '%s' stands with other types: drop it, or use another name",
-                        spec->name);
+        return pr__reader_conflict(spec, ORIGIN, err);
     if (spec->order != PR_ORDER_DEFAULT)
         TRY(pr__pg_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader,
                        pr__order_text(spec->order)));
@@ -244,9 +200,6 @@ pr_status pr__pg_reader_open(pr_store *base, const pr__reader_spec *spec, int64_
 {
     pr__pg_store *store = pr__pg_store_of(base);
     TRY(pr__pg_ready(store, err));
-    if (spec->name[0] == '$')
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "reader '%s': names with $ are our own",
-                        spec->name);
     pr__pg_array filter;
     pr__pg_array_init(&filter, PR__PG_TEXT);
     pr_status status = open_reader(store, spec, &filter, ret_reader, err);
@@ -267,7 +220,7 @@ static pr_status keep(pr__pg_store *store, int64_t reader, pr_error *err)
         return PR_OK;
     if (found)
         TRY(pr__pg_run(&store->conn, SQL_KEEP, &count, err, "i", reader));
-    return count > 0 ? PR_OK : pr__pg_reader_gone(reader, err);
+    return count > 0 ? PR_OK : pr__reader_gone(reader, ORIGIN, err);
 }
 
 pr_status pr__pg_reader_keep(pr_store *base, int64_t reader, pr_error *err)
@@ -286,7 +239,7 @@ pr_status pr__pg_reader_drop(pr_store *base, int64_t reader, pr_error *err)
     int64_t count = 0;
     TRY(pr__pg_end(&store->conn, drop(store, reader, &count, err), err));
     if (count == 0)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader %lld", (long long)reader);
+        return pr__reader_unknown(reader, ORIGIN, err);
     return PR_OK;
 }
 
@@ -296,7 +249,7 @@ static pr_status set_order(pr__pg_store *store, int64_t reader, pr_order order, 
     bool found = false;
     TRY(pr__pg_int(&store->conn, SQL_STANDS, &temporary, &found, err, "i", reader));
     if (!found)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader %lld", (long long)reader);
+        return pr__reader_unknown(reader, ORIGIN, err);
     return pr__pg_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader, pr__order_text(order));
 }
 

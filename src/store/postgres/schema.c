@@ -227,10 +227,10 @@ static pr_status lane_differences(pr__pg_store *store, int64_t *ret_count, pr_er
     AUTO_RESULT result = NULL;
     AUTO_BUFFER text = PR_BUFFER_INIT;
     pr_error found = PR_ERROR_INIT;
-    pr__pg_migration_values values = {
-        .conn = &store->conn, .default_transport = "", .order = "", .lanes = store->settings.lanes};
+    const pr__migration_values values = {
+        .default_transport = "", .order = "", .lanes = store->settings.lanes};
     AUTO(char) template = pr__pg_expectation_lane();
-    AUTO(char) wanted = template ? pr__pg_migration_render(template, &values) : NULL;
+    AUTO(char) wanted = template ? pr__pg_migration_render(template, &store->conn, &values) : NULL;
     TRY(pr__pg_query(&store->conn, SQL_LANE, &result, err, ""));
     pr__buffer_printf(&text, LANE_SAMPLES "(%s) IS DISTINCT FROM (%s)",
                       PQntuples(result) > 0 ? pr__pg_value_text(result, 0, 0) : "NULL",

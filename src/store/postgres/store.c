@@ -99,7 +99,7 @@ pr_status pr__pg_settings_load(pr__pg_store *store, pr_error *err)
                         "setting 'lanes' in %ssetting is missing or no power of two from 1 to %d: "
                         "restore it",
                         store->conn.qualifier, PR_LANES_MAX);
-    if (pr__text_empty(transport) || strlen(transport) >= PR__PG_TRANSPORT_SIZE)
+    if (!pr__scheme_valid(transport))
         return pr__fail(err, PR_E_SCHEMA, ORIGIN,
                         "setting 'default_transport' in %ssetting is missing or no transport: "
                         "restore it",

@@ -11,29 +11,20 @@
 
 #include <postroom/postgres.h>
 
+#include "port/reader.h"
 #include "port/store.h"
 #include "store/postgres/connection.h"
-
-#define PR__PG_TRANSPORT_SIZE 32
 
 /* What the relay and subscriptions decide by, and which cluster it is; read once a connection. */
 typedef struct pr__pg_settings {
     uint64_t generation; /* of the connection; 0 = not known */
     uint32_t lanes;
-    char default_transport[PR__PG_TRANSPORT_SIZE];
+    char default_transport[PR__SCHEME_SIZE_MAX + 1];
     uint32_t schema_version;
     int64_t system_id; /* of the cluster: transaction ids mean something within it only */
     int64_t database;  /* oid */
     int64_t log;       /* oid of the table outbox */
 } pr__pg_settings;
-
-/* The reader that was used last: a changed filter is another reader, so it stays true. */
-typedef struct pr__pg_filter {
-    int64_t reader; /* 0 = none */
-    pr__arena *arena;
-    const char **destinations;
-    size_t count;
-} pr__pg_filter;
 
 /* A connection of the host that was found to be on our database. */
 typedef struct pr__pg_known_host {
@@ -58,7 +49,7 @@ typedef struct pr__pg_store {
     uint32_t stay_rounds; /* so many begin with the lanes that they settle */
     bool idle;            /* the last claim found nothing */
     pr__pg_settings settings;
-    pr__pg_filter filter;
+    pr__reader_filter filter;
     pr__pg_known_host host;
 } pr__pg_store;
 

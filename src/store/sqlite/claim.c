@@ -223,11 +223,12 @@ static const char SQL_FRESH[] = "SELECT " PR__MESSAGE_SELECT ", id FROM {p}_outb
 
 static bool takes(const pr__claimer *c, sqlite3_stmt *stmt)
 {
-    const char *destination = sqlite3_column_blob(stmt, COLUMN_DESTINATION);
-    const char *type = sqlite3_column_blob(stmt, COLUMN_TYPE);
-    return pr__sqlite_reader_takes(
-        c->store, destination, (size_t)sqlite3_column_bytes(stmt, COLUMN_DESTINATION),
-        type ? type : "", (size_t)sqlite3_column_bytes(stmt, COLUMN_TYPE));
+    pr__span destination = {sqlite3_column_blob(stmt, COLUMN_DESTINATION),
+                            (size_t)sqlite3_column_bytes(stmt, COLUMN_DESTINATION)};
+    pr__span type = {sqlite3_column_blob(stmt, COLUMN_TYPE),
+                     (size_t)sqlite3_column_bytes(stmt, COLUMN_TYPE)};
+    return pr__reader_takes(&c->store->filter, c->store->settings.default_transport, destination,
+                            type);
 }
 
 /* Take up to max rows behind pos; rows that are not this reader's are passed over and count. */

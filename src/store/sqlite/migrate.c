@@ -11,7 +11,6 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "port/state.h"
 #include "store/sqlite/failure.h"
 #include "store/sqlite/migration.h"
 #include "store/sqlite/schema.h"
@@ -49,7 +48,7 @@ static pr_status apply(migrator *m, const char *sql, pr_error *err)
 static pr_status apply_all(migrator *m, const char *sql, pr_error *err)
 {
     while (true) {
-        size_t size = pr__migration_statement(sql);
+        size_t size = pr__sqlite_migration_statement(sql);
         if (size == 0)
             return PR_OK;
         size_t blank = strspn(sql, " \t\r\n");
@@ -63,7 +62,7 @@ static pr_status apply_all(migrator *m, const char *sql, pr_error *err)
 
 static pr_status apply_body(migrator *m, const pr__migration *migration, pr_error *err)
 {
-    AUTO(char) sql = pr__migration_render(migration->sql, &m->values);
+    AUTO(char) sql = pr__sqlite_migration_render(migration->sql, m->store->conn.prefix, &m->values);
     if (!sql)
         return pr__fail_nomem(err, ORIGIN);
     TRY(apply_all(m, sql, err));
@@ -71,7 +70,7 @@ static pr_status apply_body(migrator *m, const pr__migration *migration, pr_erro
     pr__buffer_printf(&row,
                       "INSERT INTO %s_schema_version (version, name, applied_at) VALUES (%u, '%s', "
                       "CAST(strftime('%%s', 'now') AS INTEGER) * 1000000);",
-                      m->values.prefix, migration->version, migration->name);
+                      m->store->conn.prefix, migration->version, migration->name);
     const char *text = pr__buffer_text(&row);
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
@@ -111,57 +110,34 @@ static pr_status migrate_one(migrator *m, const pr__migration *migration, pr_err
 /* What may be changed later: the default transport and the relay's order. */
 static pr_status change_settings(migrator *m, pr_error *err)
 {
-    AUTO_BUFFER sql = PR_BUFFER_INIT;
-    const char *prefix = m->values.prefix;
-    if (m->opt && m->opt->default_transport)
-        pr__buffer_printf(&sql,
-                          "UPDATE %s_setting SET value = '%s' WHERE name = 'default_transport' AND "
-                          "value <> '%s';\n",
-                          prefix, m->opt->default_transport, m->opt->default_transport);
-    if (m->opt && m->opt->relay_order != PR_ORDER_DEFAULT)
-        pr__buffer_printf(&sql,
-                          "UPDATE %s_subscription SET order_policy = '%s' WHERE reader = 1 AND "
-                          "order_policy <> '%s';\n",
-                          prefix, m->values.order, m->values.order);
-    const char *text = pr__buffer_text(&sql);
-    if (!text)
+    char qualifier[PR_NAME_SIZE_MAX + 2];
+    pr__format(qualifier, sizeof qualifier, "%s_", m->store->conn.prefix);
+    AUTO(char) sql = pr__migration_changes(m->opt, qualifier);
+    if (!sql)
         return pr__fail_nomem(err, ORIGIN);
-    if (sql.size == 0)
+    if (!*sql)
         return PR_OK;
     pr__sqlite_conn *conn = &m->store->conn;
     if (printing(m))
-        return apply_all(m, text, err);
+        return apply_all(m, sql, err);
     TRY(pr__sqlite_begin(conn, /* write= */ true, err));
-    return pr__sqlite_end(conn, apply_all(m, text, err), err);
+    return pr__sqlite_end(conn, apply_all(m, sql, err), err);
 }
 
 static pr_status prepare(migrator *m, pr_error *err)
 {
-    const char *transport = m->opt ? m->opt->default_transport : NULL;
-    if (transport && !pr__sqlite_transport_valid(transport))
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "default_transport '%s' is no transport: [a-z][a-z0-9+.-]*, at most %d "
-                        "bytes",
-                        transport, PR__SQLITE_TRANSPORT_SIZE - 1);
+    TRY(pr__migration_check(m->opt, ORIGIN, err));
     pr__sqlite_conn *conn = &m->store->conn;
     TRY(pr__sqlite_schema_encoding(m->store, err));
     TRY(pr__sqlite_schema_version(conn, &m->version, err));
     if (m->version > pr__sqlite_migration_count)
         return pr__sqlite_schema_newer(m->store, m->version, err);
-    uint32_t lanes = m->opt ? m->opt->lanes : 0;
-    m->values = (pr__migration_values){
-        .prefix = conn->prefix,
-        .default_transport = transport ? transport : "database",
-        .order = pr__order_text(m->opt ? m->opt->relay_order : PR_ORDER_DEFAULT),
-        .lanes = lanes ? lanes : PR_LANES_DEFAULT};
+    m->values = pr__migration_values_of(m->opt);
     if (m->version == 0)
         return PR_OK;
     m->store->settings.known = false;
     TRY(pr__sqlite_settings_load(m->store, err));
-    if (lanes != 0 && lanes != m->store->settings.lanes)
-        return pr__fail(err, PR_E_INVALID, ORIGIN,
-                        "lanes is %u, but the store was created with %u: it is fixed at creation",
-                        lanes, m->store->settings.lanes);
+    TRY(pr__migration_check_lanes(m->opt, m->store->settings.lanes, ORIGIN, err));
     m->values.lanes = m->store->settings.lanes;
     return PR_OK;
 }

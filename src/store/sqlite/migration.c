@@ -12,40 +12,18 @@
 
 #define ORIGIN "sqlite.migrate"
 
-static void append_value(pr__buffer *text, const char *name, size_t size,
-                         const pr__migration_values *values)
+static bool append_own(const void *user, const char *name, size_t size, pr__buffer *text)
 {
-    if (size == 1 && name[0] == 'p')
-        pr__buffer_append_text(text, values->prefix);
-    else if (size == 5 && memcmp(name, "lanes", 5) == 0)
-        pr__buffer_printf(text, "%u", values->lanes);
-    else if (size == 4 && memcmp(name, "mask", 4) == 0)
-        pr__buffer_printf(text, "%u", values->lanes - 1);
-    else if (size == 17 && memcmp(name, "default_transport", 17) == 0)
-        pr__buffer_append_text(text, values->default_transport);
-    else if (size == 5 && memcmp(name, "order", 5) == 0)
-        pr__buffer_append_text(text, values->order);
-    else { /* braces of somebody else */
-        pr__buffer_append_char(text, '{');
-        pr__buffer_append(text, name, size);
-        pr__buffer_append_char(text, '}');
-    }
+    if (size != 1 || name[0] != 'p')
+        return false;
+    pr__buffer_append_text(text, user);
+    return true;
 }
 
-char *pr__migration_render(const char *sql, const pr__migration_values *values)
+char *pr__sqlite_migration_render(const char *sql, const char *prefix,
+                                  const pr__migration_values *values)
 {
-    AUTO_BUFFER text = PR_BUFFER_INIT;
-    for (const char *at = sql;;) {
-        const char *open = strchr(at, '{');
-        const char *close = open ? strchr(open, '}') : NULL;
-        if (!close) {
-            pr__buffer_append_text(&text, at);
-            return pr__buffer_take(&text);
-        }
-        pr__buffer_append(&text, at, (size_t)(open - at));
-        append_value(&text, open + 1, (size_t)(close - open - 1), values);
-        at = close + 1;
-    }
+    return pr__migration_render(sql, values, append_own, prefix);
 }
 
 /* Is there anything but blanks and comments? */
@@ -62,7 +40,7 @@ static bool blank(const char *sql)
     return true;
 }
 
-size_t pr__migration_statement(const char *sql)
+size_t pr__sqlite_migration_statement(const char *sql)
 {
     if (blank(sql))
         return 0;
@@ -75,10 +53,11 @@ size_t pr__migration_statement(const char *sql)
     return strlen(sql);
 }
 
-pr_status pr__migration_model(sqlite3 *db, const pr__migration_values *values, pr_error *err)
+pr_status pr__sqlite_migration_model(sqlite3 *db, const char *prefix,
+                                     const pr__migration_values *values, pr_error *err)
 {
     for (size_t i = 0; i < pr__sqlite_migration_count; i++) {
-        AUTO(char) sql = pr__migration_render(pr__sqlite_migrations[i].sql, values);
+        AUTO(char) sql = pr__sqlite_migration_render(pr__sqlite_migrations[i].sql, prefix, values);
         if (!sql)
             return pr__fail_nomem(err, ORIGIN);
         if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)

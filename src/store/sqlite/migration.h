@@ -9,31 +9,19 @@
 
 #include <sqlite3.h>
 
-#include <postroom/error.h>
-
-typedef struct pr__migration {
-    uint32_t version;
-    const char *name;
-    const char *sql; /* with {p}, {lanes}, {mask}, {default_transport}, {order} */
-} pr__migration;
+#include "port/migration.h"
 
 /* In order of version, 1, 2, 3, … without a gap. */
 extern const pr__migration pr__sqlite_migrations[];
 extern const size_t pr__sqlite_migration_count;
 
-/* What the placeholders stand for. */
-typedef struct pr__migration_values {
-    const char *prefix;
-    const char *default_transport;
-    const char *order;
-    uint32_t lanes;
-} pr__migration_values;
-
-/* The text of a migration; the caller's: pr__free. NULL when out of memory. */
-char *pr__migration_render(const char *sql, const pr__migration_values *values);
+/* The text of a migration, {p} included; the caller's: pr__free. NULL when out of memory. */
+char *pr__sqlite_migration_render(const char *sql, const char *prefix,
+                                  const pr__migration_values *values);
 /* The length of the first statement of sql, with its comments and its semicolon; 0 at the end. */
-size_t pr__migration_statement(const char *sql);
+size_t pr__sqlite_migration_statement(const char *sql);
 /* Run all migrations on an empty database in memory: what a store is compared with. */
-pr_status pr__migration_model(sqlite3 *db, const pr__migration_values *values, pr_error *err);
+pr_status pr__sqlite_migration_model(sqlite3 *db, const char *prefix,
+                                     const pr__migration_values *values, pr_error *err);
 
 #endif

@@ -7,11 +7,6 @@
  */
 #include "store/sqlite/reader.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include <postroom/address.h>
-
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fault.h"
@@ -31,11 +26,11 @@ static const char SQL_FILTER[] =
 
 static pr_status load_filter(pr__sqlite_store *store, int64_t reader, pr_error *err)
 {
-    pr__sqlite_filter *filter = &store->filter;
+    pr__reader_filter *filter = &store->filter;
     if (filter->reader == reader)
         return PR_OK;
     pr__arena_free(filter->arena);
-    *filter = (pr__sqlite_filter){.arena = pr__arena_new(0)};
+    *filter = (pr__reader_filter){.arena = pr__arena_new(0)};
     if (!filter->arena)
         return pr__fail_nomem(err, ORIGIN);
     AUTO_STMT stmt = NULL;
@@ -76,41 +71,9 @@ pr_status pr__sqlite_reader_load(pr__sqlite_store *store, int64_t reader, pr_ord
                          pr__sqlite_now(&store->base)));
     TRY(pr__sqlite_step(&store->conn, stmt, &row, err));
     if (!row)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
-                        "reader %lld is gone: it was dropped, or it expired", (long long)reader);
+        return pr__reader_gone(reader, ORIGIN, err);
     *ret_order = pr__order_parse((const char *)sqlite3_column_text(stmt, 0));
     return load_filter(store, reader, err);
-}
-
-#define LOCAL_PREFIX PR_TRANSPORT_LOCAL "://"
-
-static bool starts_local(const char *address, size_t size)
-{
-    return size >= sizeof LOCAL_PREFIX - 1 &&
-           memcmp(address, LOCAL_PREFIX, sizeof LOCAL_PREFIX - 1) == 0;
-}
-
-static bool is_in_filter(const pr__sqlite_filter *filter, const char *address, size_t size)
-{
-    for (size_t i = 0; i < filter->count; i++)
-        if (strlen(filter->destinations[i]) == size &&
-            memcmp(filter->destinations[i], address, size) == 0)
-            return true;
-    return false;
-}
-
-bool pr__sqlite_reader_takes(const pr__sqlite_store *store, const char *destination,
-                             size_t destination_size, const char *type, size_t type_size)
-{
-    const char *transport = store->settings.default_transport;
-    if (store->filter.reader == PR_READER_RELAY)
-        return destination ? !starts_local(destination, destination_size)
-                           : !pr__text_equal(transport, PR_TRANSPORT_LOCAL);
-    if (destination)
-        return is_in_filter(&store->filter, destination, destination_size);
-    char topic[PR__SQLITE_TRANSPORT_SIZE + sizeof "://topic/" + PR_TYPE_SIZE_MAX];
-    pr__format(topic, sizeof topic, "%s://topic/%.*s", transport, (int)type_size, type);
-    return is_in_filter(&store->filter, topic, strlen(topic));
 }
 
 static const char SQL_LANE_LOST[] =
@@ -133,31 +96,17 @@ pr_status pr__sqlite_reader_whole(pr__sqlite_store *store, int64_t reader, pr_er
         (long long)reader, (long long)lane, store->settings.lanes, store->conn.prefix);
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Sorted, without doubles, so that equal filters are equal text. */
 static pr_status filter_json(const pr__reader_spec *spec, pr__buffer *buffer, pr_error *err)
 {
-    AUTO(void) copy = pr__alloc_array(spec->destination_count, sizeof(char *));
-    if (!copy)
-        return pr__fail_nomem(err, ORIGIN);
-    const char **sorted = copy;
-    for (size_t i = 0; i < spec->destination_count; i++) {
-        if (pr__text_empty(spec->destinations[i]))
-            return pr__fail(err, PR_E_INVALID, ORIGIN, "destination %zu of reader '%s' is empty", i,
-                            spec->name);
-        sorted[i] = spec->destinations[i];
-    }
-    qsort(sorted, spec->destination_count, sizeof *sorted, compare_texts);
+    AUTO(void) sorted = NULL;
+    size_t count = 0;
+    TRY(pr__reader_spec_sort(spec, ORIGIN, &sorted, &count, err));
+    const char *const *destinations = sorted;
     pr__json json;
     pr__json_init(&json, buffer);
     pr__json_array_begin(&json);
-    for (size_t i = 0; i < spec->destination_count; i++)
-        if (i == 0 || strcmp(sorted[i - 1], sorted[i]) != 0)
-            pr__json_text(&json, sorted[i]);
+    for (size_t i = 0; i < count; i++)
+        pr__json_text(&json, destinations[i]);
     pr__json_array_end(&json);
     return pr__buffer_text(buffer) && !json.failed ? PR_OK : pr__fail_nomem(err, ORIGIN);
 }
@@ -258,9 +207,7 @@ static pr_status find_or_make(pr__sqlite_store *store, const pr__reader_spec *sp
     if (reader == 0)
         return make(store, spec, filter, ret_reader, err);
     if (!same)
-        return pr__fail(err, PR_E_CONFLICT, ORIGIN,
-                        "subscription '%s' stands with other types: drop it, or use another name",
-                        spec->name);
+        return pr__reader_conflict(spec, ORIGIN, err);
     TRY(pr__sqlite_reader_whole(store, reader, err));
     if (spec->order != PR_ORDER_DEFAULT)
         TRY(pr__sqlite_run(&store->conn, SQL_SET_ORDER, NULL, err, "it", reader,
@@ -275,9 +222,6 @@ pr_status pr__sqlite_reader_open(pr_store *base, const pr__reader_spec *spec, in
 {
     pr__sqlite_store *store = pr__sqlite_store_of(base);
     TRY(pr__sqlite_ready(store, err));
-    if (spec->name[0] == '$')
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "reader '%s': names with $ are our own",
-                        spec->name);
     AUTO_BUFFER filter = PR_BUFFER_INIT;
     TRY(filter_json(spec, &filter, err));
     TRY(pr__sqlite_begin(&store->conn, /* write= */ true, err));
@@ -321,8 +265,7 @@ pr_status pr__sqlite_reader_keep(pr_store *base, int64_t reader, pr_error *err)
     if (found)
         TRY(change(store, SQL_KEEP, reader, NULL, now, &count, err));
     if (count == 0)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN,
-                        "reader %lld is gone: it was dropped, or it expired", (long long)reader);
+        return pr__reader_gone(reader, ORIGIN, err);
     return PR_OK;
 }
 
@@ -334,7 +277,7 @@ pr_status pr__sqlite_reader_drop(pr_store *base, int64_t reader, pr_error *err)
     int64_t count = 0;
     TRY(pr__sqlite_end(&store->conn, drop(store, reader, &count, err), err));
     if (count == 0)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader %lld", (long long)reader);
+        return pr__reader_unknown(reader, ORIGIN, err);
     return PR_OK;
 }
 
@@ -348,7 +291,7 @@ pr_status pr__sqlite_reader_set_order(pr_store *base, int64_t reader, pr_order o
     TRY(pr__sqlite_int(&store->conn, SQL_STANDS, &temporary, &found, err, "ii", reader,
                        pr__sqlite_now(base)));
     if (!found)
-        return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader %lld", (long long)reader);
+        return pr__reader_unknown(reader, ORIGIN, err);
     return change(store, SQL_SET_ORDER, reader, pr__order_text(order), 0, &count, err);
 }
 

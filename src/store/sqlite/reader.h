@@ -11,11 +11,6 @@
 pr_status pr__sqlite_reader_load(pr__sqlite_store *store, int64_t reader, pr_order *ret_order,
                                  pr_error *err);
 
-/* Is a row of the log meant for the reader that was loaded last? Bytes of the columns, not ended by
-   a NUL; destination may be NULL. */
-bool pr__sqlite_reader_takes(const pr__sqlite_store *store, const char *destination,
-                             size_t destination_size, const char *type, size_t type_size);
-
 /* Has the reader a journal row in each lane? A lane without one is never claimed, and its messages
    would pass for published. Errors: SCHEMA. */
 pr_status pr__sqlite_reader_whole(pr__sqlite_store *store, int64_t reader, pr_error *err);

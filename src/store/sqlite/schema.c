@@ -217,11 +217,10 @@ static pr_status check_lane(pr__sqlite_store *store, pr_error *err)
     const char *wanted = "";
     size_t stands_size = 0;
     size_t wanted_size = 0;
-    pr__migration_values values = {.prefix = store->conn.prefix,
-                                   .default_transport = "",
-                                   .order = "",
-                                   .lanes = store->settings.lanes};
-    AUTO(char) text = pr__migration_render(pr__sqlite_migrations[0].sql, &values);
+    const pr__migration_values values = {
+        .default_transport = "", .order = "", .lanes = store->settings.lanes};
+    AUTO(char)
+    text = pr__sqlite_migration_render(pr__sqlite_migrations[0].sql, store->conn.prefix, &values);
     if (!text)
         return pr__fail_nomem(err, ORIGIN);
     TRY(pr__sqlite_query(&store->conn, SQL_OUTBOX, &stmt, err, ""));
@@ -259,11 +258,9 @@ static pr_status check_lanes(pr__sqlite_store *store, pr_error *err)
 
 static pr_status compare(pr__sqlite_store *store, sqlite3 *model, pr_error *err)
 {
-    pr__migration_values values = {.prefix = store->conn.prefix,
-                                   .default_transport = "database",
-                                   .order = "hold",
-                                   .lanes = PR_LANES_DEFAULT};
-    TRY(pr__migration_model(model, &values, err));
+    const pr__migration_values values = {
+        .default_transport = "database", .order = "hold", .lanes = PR_LANES_DEFAULT};
+    TRY(pr__sqlite_migration_model(model, store->conn.prefix, &values, err));
     if (sqlite3_exec(model, SQL_BESIDE, NULL, NULL, NULL) != SQLITE_OK)
         return pr__fail(err, PR_E_BACKEND, ORIGIN, "%s", sqlite3_errmsg(model));
     TRY(copy_rows(&store->conn, SQL_COLUMNS, model,

@@ -52,14 +52,6 @@ pr_status pr__sqlite_ready(pr__sqlite_store *store, pr_error *err)
     return pr__sqlite_usable(&store->conn, err);
 }
 
-bool pr__sqlite_transport_valid(const char *name)
-{
-    size_t size = name ? strlen(name) : 0;
-    if (size == 0 || size >= PR__SQLITE_TRANSPORT_SIZE || name[0] < 'a' || name[0] > 'z')
-        return false;
-    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == size;
-}
-
 static const char SQL_SETTINGS[] =
     "SELECT (SELECT CAST(value AS INTEGER) FROM {p}_setting WHERE name = 'lanes'), (SELECT value "
     "FROM {p}_setting WHERE name = 'default_transport'), (SELECT max(version) FROM "
@@ -80,7 +72,7 @@ pr_status pr__sqlite_settings_load(pr__sqlite_store *store, pr_error *err)
                         "setting 'lanes' in '%s_setting' is missing or no power of two from 1 to "
                         "%d: restore it",
                         store->conn.prefix, PR_LANES_MAX);
-    if (!pr__sqlite_transport_valid(transport))
+    if (!pr__scheme_valid(transport))
         return pr__fail(err, PR_E_SCHEMA, ORIGIN,
                         "setting 'default_transport' in '%s_setting' is missing or no transport: "
                         "restore it",

@@ -11,28 +11,18 @@
 
 #include <postroom/sqlite.h>
 
+#include "port/reader.h"
 #include "port/store.h"
 #include "store/sqlite/connection.h"
-
-#define PR__SQLITE_TRANSPORT_SIZE 32
 
 /* What the relay and subscriptions decide by; read once a connection, again when it may have
    changed. */
 typedef struct pr__sqlite_settings {
     bool known;
     uint32_t lanes;
-    char default_transport[PR__SQLITE_TRANSPORT_SIZE];
+    char default_transport[PR__SCHEME_SIZE_MAX + 1];
     uint32_t schema_version;
 } pr__sqlite_settings;
-
-/* The filter of the reader that was used last: a changed filter is another reader, so it stays
-   true. */
-typedef struct pr__sqlite_filter {
-    int64_t reader; /* 0 = none */
-    pr__arena *arena;
-    const char **destinations;
-    size_t count;
-} pr__sqlite_filter;
 
 typedef struct pr__sqlite_store {
     pr_store base; /* first member */
@@ -51,7 +41,7 @@ typedef struct pr__sqlite_store {
     uint32_t next_lane;    /* claims begin here, in turn */
     uint32_t wal_pressure; /* checkpoints in a row that could not finish */
     pr__sqlite_settings settings;
-    pr__sqlite_filter filter;
+    pr__reader_filter filter;
 } pr__sqlite_store;
 
 static inline pr__sqlite_store *pr__sqlite_store_of(pr_store *store)
@@ -68,8 +58,6 @@ int64_t pr__sqlite_wait_ms(int64_t now_us, int64_t due_us);
 
 /* Is the handle fit for a call of its own (process, poison)? */
 pr_status pr__sqlite_ready(pr__sqlite_store *store, pr_error *err);
-/* Is this the name of a transport that messages without destination may go to? */
-bool pr__sqlite_transport_valid(const char *name);
 /* Read lanes and default transport, unless they are known. Inside or outside a transaction. */
 pr_status pr__sqlite_settings_load(pr__sqlite_store *store, pr_error *err);
 /* Close the connection and open another, after an I/O error. */
