@@ -83,10 +83,7 @@ int main(void)
     pr_contracts *contracts = NULL;
     sqlite3 *db = NULL;
     order first = {.number = 0};
-    pr_sqlite_options at =
-        PR_SQLITE_OPTIONS(.path = "shop.db", .create = true, .schema_check_off = true);
-    must(pr_sqlite_store_open(&at, &store, &err), "open", &err);
-    must(pr_store_migrate(store, NULL, NULL, &err), "migrate", &err);
+    must(pr_sqlite_open("shop.db", &store, &err), "open", &err);
     must(pr_contracts_new(&contracts, &err), "contracts", &err);
     must(pr_contracts_register(contracts, &placed_contract, &err), "register", &err);
     sqlite3_open("shop.db", &db);

@@ -25,10 +25,7 @@ static void must(pr_status status, const char *what, const pr_error *err)
 static pr_store *open_store(const char *path, pr_error *err)
 {
     pr_store *store = NULL;
-    pr_sqlite_options options =
-        PR_SQLITE_OPTIONS(.path = path, .create = true, .schema_check_off = true);
-    must(pr_sqlite_store_open(&options, &store, err), path, err);
-    must(pr_store_migrate(store, NULL, NULL, err), path, err);
+    must(pr_sqlite_open(path, &store, err), path, err);
     return store;
 }
 
@@ -37,7 +34,7 @@ static void send_twice(pr_store *shop, pr_error *err)
 {
     pr_message message =
         PR_MESSAGE(.id = "0197a5c0-0000-7000-8000-000000000001", .type = ORDER_PLACED,
-                   .key = "order-1", .body = "{\"order\":1}", .body_size_bytes = 11);
+                   .key = "order-1", PR_BODY("{\"order\":1}"));
     for (int i = 0; i < 2; i++) {
         pr_unit *unit = NULL;
         must(pr_unit_begin(shop, &unit, err), "begin", err);

@@ -4,14 +4,12 @@
  * message. The unit begins when the handler asks for it, and commits effect and mark together. The
  * service is called with the message's id, so that it can tell a second call of the same message.
  */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
 
-#include <postroom/memory.h>
 #include <postroom/postroom.h>
 #include <postroom/sqlite.h>
 
@@ -36,6 +34,7 @@ static bool card_service(const char *idempotency_key, const pr_scope *scope)
 
 static pr_handled charge(void *user, pr_scope *scope)
 {
+    (void)user;
     /* the slow part: nothing is locked meanwhile */
     if (!card_service(pr_scope_message(scope)->id, scope)) {
         printf("the service did not answer\n");
@@ -50,49 +49,34 @@ static pr_handled charge(void *user, pr_scope *scope)
     if (sqlite3_exec(db, "INSERT INTO charges (amount) VALUES (10)", NULL, NULL, NULL) != SQLITE_OK)
         return PR_HANDLED_RETRY;
     printf("charged at attempt %d\n", (int)pr_scope_attempts(scope) + 1);
-    atomic_store((atomic_bool *)user, true);
     return PR_HANDLED_OK;
+}
+
+static void make_table(pr_store *store, pr_error *err)
+{
+    pr_unit *unit = NULL;
+    must(pr_unit_begin(store, &unit, err), "begin", err);
+    sqlite3_exec(pr_sqlite_unit_connection(unit), "CREATE TABLE charges (amount INTEGER)", NULL,
+                 NULL, NULL);
+    must(pr_unit_commit(unit, NULL, err), "commit", err);
+    pr_unit_free(unit);
 }
 
 int main(void)
 {
-    atomic_bool done = false;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    pr_memory_broker *broker = NULL;
-    pr_transport *memory = NULL;
     pr_bus *bus = NULL;
-    pr_sqlite_options at =
-        PR_SQLITE_OPTIONS(.path = "shop.db", .create = true, .schema_check_off = true);
-    must(pr_sqlite_store_open(&at, &store, &err), "open", &err);
-    must(pr_store_migrate(store, NULL, NULL, &err), "migrate", &err);
-    pr_unit *unit = NULL;
-    must(pr_unit_begin(store, &unit, &err), "begin", &err);
-    sqlite3_exec(pr_sqlite_unit_connection(unit), "CREATE TABLE charges (amount INTEGER)", NULL,
-                 NULL, NULL);
-    must(pr_unit_commit(unit, NULL, &err), "commit", &err);
-    pr_unit_free(unit);
-
-    must(pr_memory_broker_new(&broker, &err), "broker", &err);
-    must(pr_memory_transport_new(broker, NULL, &memory, &err), "transport", &err);
-    pr_bus_options options = PR_BUS_OPTIONS(.store = store);
-    must(pr_bus_new(&options, &bus, &err), "bus", &err);
-    must(pr_bus_add_transport(bus, memory, &err), "transport", &err);
     const char *const types[] = {CHARGE};
     pr_endpoint_options slow =
         PR_ENDPOINT_OPTIONS(.id = "cards", .types = types, .type_count = 1, .handler = charge,
-                            .user = &done, .inbox = PR_INBOX_LEASED,
-                            .processing_timeout_ms = 60000);
+                            .inbox = PR_INBOX_LEASED, .processing_timeout_ms = 60000);
+    pr_message message = PR_MESSAGE(.type = CHARGE, PR_BODY("{}"));
+    must(pr_bus_open(pr_sqlite_open, "shop.db", NULL, &bus, &err), "open", &err);
+    make_table(pr_bus_store(bus), &err);
     must(pr_bus_add_endpoint(bus, &slow, NULL, &err), "endpoint", &err);
     must(pr_bus_start(bus, &err), "start", &err);
-
-    pr_message message = PR_MESSAGE(.type = CHARGE, .body = "{}", .body_size_bytes = 2);
     must(pr_bus_publish(bus, &message, NULL, &err), "publish", &err);
-    while (!atomic_load(&done))
-        usleep(1000);
-    pr_bus_free(bus); /* waits for the handler's commit */
-    pr_transport_free(memory);
-    pr_memory_broker_free(broker);
-    pr_store_free(store);
+    must(pr_bus_wait_idle(bus, 30000, &err), "wait", &err); /* the retry too */
+    pr_bus_free(bus);
     return EXIT_SUCCESS;
 }

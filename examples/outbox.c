@@ -20,7 +20,7 @@ static int place_order(pr_store *store, sqlite3 *db, pr_error *err)
 {
     pr_unit *unit = NULL;
     pr_message message = PR_MESSAGE(.type = "urn:message:shop:order-placed", .key = "order-1",
-                                    .body = "{\"order\":1}", .body_size_bytes = 11);
+                                    PR_BODY("{\"order\":1}"));
     if (sqlite3_exec(db, "BEGIN IMMEDIATE; INSERT INTO orders VALUES (1)", NULL, NULL, NULL))
         return fail("insert", err);
     if (pr_sqlite_unit_join(store, db, &unit, err))
@@ -49,13 +49,10 @@ int main(int argc, char **argv)
     pr_error err = PR_ERROR_INIT;
     pr_store *store = NULL;
     sqlite3 *db = NULL;
-    pr_sqlite_options options = PR_SQLITE_OPTIONS(.path = argc > 1 ? argv[1] : "shop.db",
-                                                  .create = true, .schema_check_off = true);
-    if (pr_sqlite_store_open(&options, &store, &err))
+    const char *path = argc > 1 ? argv[1] : "shop.db";
+    if (pr_sqlite_open(path, &store, &err))
         return fail("open", &err);
-    if (pr_store_migrate(store, NULL, NULL, &err))
-        return fail("migrate", &err);
-    if (sqlite3_open(options.path, &db) || pr_sqlite_prepare(db, 0, &err))
+    if (sqlite3_open(path, &db) || pr_sqlite_prepare(db, 0, &err))
         return fail("prepare", &err);
     if (sqlite3_exec(db, "CREATE TABLE orders (id INTEGER PRIMARY KEY) STRICT", NULL, NULL, NULL))
         return fail("create", &err);

@@ -28,7 +28,7 @@ static int place_order(pr_store *store, PGconn *db, pr_error *err)
 {
     pr_unit *unit = NULL;
     pr_message message = PR_MESSAGE(.type = "urn:message:shop:order-placed", .key = "order-1",
-                                    .body = "{\"order\":1}", .body_size_bytes = 11);
+                                    PR_BODY("{\"order\":1}"));
     if (!run(db, "BEGIN") || !run(db, "INSERT INTO orders VALUES (1)"))
         return fail("insert", PQerrorMessage(db));
     if (pr_postgres_unit_join(store, db, &unit, err))
@@ -47,10 +47,8 @@ int main(int argc, char **argv)
     pr_error err = PR_ERROR_INIT;
     pr_store *store = NULL;
     const char *address = argc > 1 ? argv[1] : "";
-    pr_postgres_options options =
-        PR_POSTGRES_OPTIONS(.schema_check_off = true, .conninfo = address);
-    if (pr_postgres_store_open(&options, &store, &err) || pr_store_migrate(store, NULL, NULL, &err))
-        return fail("migrate", err.message);
+    if (pr_postgres_open(address, &store, &err))
+        return fail("open", err.message);
     PGconn *db = PQconnectdb(address);
     if (PQstatus(db) != CONNECTION_OK || !run(db, "CREATE TABLE orders (id integer PRIMARY KEY)"))
         return fail("create", PQerrorMessage(db));

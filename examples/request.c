@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <postroom/memory.h>
 #include <postroom/postroom.h>
 #include <postroom/sqlite.h>
 
@@ -35,9 +34,7 @@ static pr_handled tell_price(void *user, pr_scope *scope)
     bool tea = asked->body_size_bytes == 3 && memcmp(asked->body, "tea", 3) == 0;
     pr_message answer = tea ? text_message(PRICE_TOLD, "3.50") : text_message(NOT_SOLD, "sorry");
     (void)user;
-    if (pr_scope_reply(scope, &answer, NULL, NULL) != PR_OK)
-        return PR_HANDLED_RETRY;
-    return PR_HANDLED_OK;
+    return pr_handled_if(pr_scope_reply(scope, &answer, NULL, NULL) == PR_OK);
 }
 
 static pr_handled say_nothing(void *user, pr_scope *scope)
@@ -69,20 +66,8 @@ static void ask(pr_bus *bus, const char *whom, const char *article, int64_t time
 int main(void)
 {
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
-    pr_memory_broker *broker = NULL;
-    pr_transport *memory = NULL;
     pr_bus *bus = NULL;
-    pr_sqlite_options at =
-        PR_SQLITE_OPTIONS(.path = "shop.db", .create = true, .schema_check_off = true);
-    must(pr_sqlite_store_open(&at, &store, &err), "open", &err);
-    must(pr_store_migrate(store, NULL, NULL, &err), "migrate", &err);
-    must(pr_memory_broker_new(&broker, &err), "broker", &err);
-    must(pr_memory_transport_new(broker, NULL, &memory, &err), "transport", &err);
-
-    pr_bus_options options = PR_BUS_OPTIONS(.store = store);
-    must(pr_bus_new(&options, &bus, &err), "bus", &err);
-    must(pr_bus_add_transport(bus, memory, &err), "transport", &err);
+    must(pr_bus_open(pr_sqlite_open, "shop.db", NULL, &bus, &err), "open", &err);
     must(pr_bus_on(bus, "prices", PRICE_ASKED, tell_price, NULL, &err), "prices", &err);
     must(pr_bus_on(bus, "silent", NOT_SOLD, say_nothing, NULL, &err), "silent", &err);
     must(pr_bus_start(bus, &err), "start", &err); /* the relay carries the answers */
@@ -92,8 +77,5 @@ int main(void)
     ask(bus, "silent", "milk", 200);
 
     pr_bus_free(bus);
-    pr_transport_free(memory);
-    pr_memory_broker_free(broker);
-    pr_store_free(store);
     return EXIT_SUCCESS;
 }

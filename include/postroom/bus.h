@@ -81,6 +81,34 @@ PR_API PR_MUST_CHECK pr_status pr_bus_new(const pr_bus_options *opt, pr_bus **re
                                           pr_error *err);
 
 /**
+ * Open a bus that has all that it needs: the store of that address, made and migrated where it is
+ * missing (so it asks for the right to do that), and the database transport on the store itself,
+ * named "database", as the default. What is published is durable there once it is confirmed.
+ *
+ *     pr_bus_open(pr_sqlite_open, "shop.db", NULL, &bus, &err)
+ *     pr_bus_open(pr_postgres_open, "postgresql:///shop", NULL, &bus, &err)
+ *
+ * Shape   open_store: of an adapter. where: what that takes. opt: NULL = defaults; its store must
+ *         be NULL. More transports may be added.
+ * Owner   the bus owns store and transport; *ret_bus is the caller's: pr_bus_free(). What opt
+ *         points to is borrowed, as for pr_bus_new.
+ * Errors  as open_store. INVALID: options. SCHEMA, BACKEND, NOMEM. Nothing stays open.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_bus_open(pr_store_opener open_store, const char *where,
+                                           const pr_bus_options *opt, pr_bus **ret_bus,
+                                           pr_error *err);
+
+/**
+ * The store of a bus, for units of work: pr_unit_begin(pr_bus_store(bus), …).
+ *
+ * Owner   the bus's, or the host's where it gave it; never free what pr_bus_open opened.
+ * Thread  one at a time: the bus works on clones of it.
+ * Since   0.1
+ */
+PR_API pr_store *pr_bus_store(pr_bus *bus);
+
+/**
  * Add a transport; its name is the scheme of the addresses that it serves. The first is the
  * default: topics and bare endpoint ids are sought there.
  *
@@ -122,6 +150,25 @@ PR_API PR_MUST_CHECK pr_status pr_bus_on(pr_bus *bus, const char *endpoint, cons
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_bus_start(pr_bus *bus, pr_error *err);
+
+/**
+ * Wait until nothing is left to do: the outbox that the bus relays is empty, no endpoint of the bus
+ * has a message at its queue, in hand, or parked for another try, and no request waits. Follow-ups
+ * count like what they follow. For programs that end when all is done, and for tests.
+ *
+ * What will never move by itself does not count: dead ones, those held by an operator. A message
+ * with a deliver_at in the future (also a saga's timeout) does not count until it is due; one that
+ * failed, or was put off by its handler, counts until it was handled or is dead.
+ *
+ * Shape   what other threads and processes publish meanwhile may be missed.
+ * Units   timeout_ms: milliseconds, 0 = look once; a year at most.
+ * Errors  BUSY: not within that time; says what is still open, and where. INVALID. STATE: the bus
+ *         is not started. CANCELLED: it was stopped meanwhile. UNSUPPORTED: a transport of an
+ *         endpoint cannot tell what it holds (RabbitMQ). BACKEND.
+ * Thread  any but a handler, whose own message would never be done.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_bus_wait_idle(pr_bus *bus, int64_t timeout_ms, pr_error *err);
 
 /**
  * Stop: endpoints give back what they have in hand and wait for their handlers, the relay for its

@@ -40,6 +40,8 @@ typedef struct pr_message {
 } pr_message;
 
 /* clang-format off */
+/* In a PR_MESSAGE: a body that is a string literal, such as PR_BODY("{\"order\":1}"). */
+#define PR_BODY(literal) .body = "" literal, .body_size_bytes = sizeof("" literal) - 1
 #define PR_MESSAGE(...) {.size = (uint32_t)sizeof(pr_message), __VA_ARGS__}
 /* clang-format on */
 

@@ -8,6 +8,7 @@
 #ifndef POSTROOM_MIDDLEWARE_H
 #define POSTROOM_MIDDLEWARE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,13 @@ typedef enum pr_handled {
        endpoint knows what becomes of the message; a middleware passes the answer on. */
     PR_HANDLED_STOPPED
 } pr_handled;
+
+/* OK when it is done, else RETRY, for handlers that end with a check:
+   `return pr_handled_if(sqlite3_exec(…) == SQLITE_OK);` */
+static inline pr_handled pr_handled_if(bool done)
+{
+    return done ? PR_HANDLED_OK : PR_HANDLED_RETRY;
+}
 
 /* Wrap the rest: call pr_next_invoke, or answer without it. Several threads run it at once when
    the endpoint has several workers. */

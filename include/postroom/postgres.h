@@ -62,6 +62,20 @@ typedef bool (*pr_finding_callback)(void *user, const pr_finding *finding); /* f
 PR_BEGIN_DECLS
 
 /**
+ * Open a store with all defaults; its schema is made, or brought up to date, where that is needed:
+ * then the role needs the right to do it. pr_postgres_store_open has the options and leaves the
+ * schema alone.
+ *
+ * Shape   conninfo: URI or keywords, as libpq reads them; NULL = the PG* variables.
+ * Owner   *ret_store is the caller's: pr_store_free().
+ * Errors  as pr_postgres_store_open and pr_store_migrate. SCHEMA: newer than this library, or
+ *         altered.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_postgres_open(const char *conninfo, pr_store **ret_store,
+                                                pr_error *err);
+
+/**
  * Open a store. Its schema must stand (pr_store_migrate) unless schema_check_off is set.
  *
  * Owner   opt is borrowed, clock, random and observer must outlive the store (text is copied).

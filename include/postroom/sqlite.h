@@ -29,6 +29,18 @@ typedef struct pr_sqlite_options {
 PR_BEGIN_DECLS
 
 /**
+ * Open a store in a file with all defaults; file and schema are made, or brought up to date, where
+ * that is needed. pr_sqlite_store_open has the options and leaves the schema alone.
+ *
+ * Owner   *ret_store is the caller's: pr_store_free().
+ * Errors  as pr_sqlite_store_open and pr_store_migrate. SCHEMA: newer than this library, or
+ *         altered.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_sqlite_open(const char *path, pr_store **ret_store,
+                                              pr_error *err);
+
+/**
  * Open a store. Its schema must stand (pr_store_migrate) unless schema_check_off is set.
  *
  * Owner   opt is borrowed, what it points to must outlive the store (path and prefix are copied).

@@ -18,6 +18,9 @@
 
 typedef struct pr_store pr_store;
 
+/* The short form of opening a store, one an adapter: pr_sqlite_open, pr_postgres_open. */
+typedef pr_status (*pr_store_opener)(const char *where, pr_store **ret_store, pr_error *err);
+
 /* What becomes of later messages of a key when one fails. */
 typedef enum pr_order {
     PR_ORDER_DEFAULT = 0, /* as stored; HOLD for a new store */

@@ -113,6 +113,11 @@ typedef struct pr_transport_ops {
     /* Another one with the same options onto the same other side, for another thread. Called from
        any thread, one at a time; it must not look at what the owner changes. */
     pr_status (*clone)(pr_transport *transport, pr_transport **ret_transport, pr_error *err);
+    /* How many messages the other side still has for the endpoint: waiting, delayed, or in hand of
+       any consumer and not settled. A message must be counted from before its submit is confirmed
+       until after it was settled. */
+    pr_status (*backlog)(pr_transport *transport, const pr_subscribe_options *options,
+                         uint64_t *ret_count, pr_error *err);
 } pr_transport_ops;
 
 typedef struct pr_subscription_ops {
@@ -225,6 +230,21 @@ PR_API PR_MUST_CHECK pr_status pr_transport_subscribe(pr_transport *transport,
  */
 PR_API PR_MUST_CHECK pr_status pr_transport_clone(pr_transport *transport,
                                                   pr_transport **ret_transport, pr_error *err);
+
+/**
+ * How many messages the other side still has for an endpoint: waiting, delayed, or in hand of any
+ * consumer and not settled yet. What is in its dead queue does not count.
+ *
+ * Shape   0 is exact, another number may be too small: it can stand for "some". An endpoint that
+ *         never subscribed has 0. Asking changes nothing.
+ * Owner   options is borrowed: the endpoint's, as it subscribes.
+ * Errors  INVALID. UNSUPPORTED: the other side cannot be asked. BUSY, BACKEND: not now.
+ * Thread  the transport's.
+ * Since   0.1
+ */
+PR_API PR_MUST_CHECK pr_status pr_transport_backlog(pr_transport *transport,
+                                                    const pr_subscribe_options *options,
+                                                    uint64_t *ret_count, pr_error *err);
 
 /**
  * Close a transport.

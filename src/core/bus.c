@@ -89,6 +89,17 @@ pr_status pr_bus_new(const pr_bus_options *opt, pr_bus **ret_bus, pr_error *err)
     return PR_OK;
 }
 
+void pr__bus_own(pr_bus *bus, pr_store *take_store, pr_transport *take_transport)
+{
+    bus->own_store = take_store;
+    bus->own_transport = take_transport;
+}
+
+pr_store *pr_bus_store(pr_bus *bus)
+{
+    return bus ? bus->opt.store : NULL;
+}
+
 static pr_status check_open(const pr_bus *bus, pr_error *err)
 {
     if (!bus)
@@ -98,7 +109,7 @@ static pr_status check_open(const pr_bus *bus, pr_error *err)
     return PR_OK;
 }
 
-static pr__bus_transport *find_transport(pr_bus *bus, const char *name)
+pr__bus_transport *pr__bus_transport_named(pr_bus *bus, const char *name)
 {
     for (uint32_t i = 0; i < bus->transport_count; i++) {
         if (strcmp(bus->transports[i].given->name, name) == 0)
@@ -112,7 +123,7 @@ pr_status pr_bus_add_transport(pr_bus *bus, pr_transport *transport, pr_error *e
     TRY(check_open(bus, err));
     if (!transport || !transport->ops)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the transport is NULL");
-    if (find_transport(bus, transport->name))
+    if (pr__bus_transport_named(bus, transport->name))
         return pr__fail(err, PR_E_CONFLICT, ORIGIN, "there is a transport '%s' already",
                         transport->name);
     if (bus->transport_count == PR__BUS_TRANSPORTS_MAX)
@@ -128,7 +139,7 @@ pr_status pr__bus_route(pr_bus *bus, const char *destination, pr__bus_transport 
 {
     pr_address address = {.size = (uint32_t)sizeof address};
     TRY(pr_address_parse(destination, &address, err));
-    *ret_transport = find_transport(bus, address.transport);
+    *ret_transport = pr__bus_transport_named(bus, address.transport);
     if (!*ret_transport)
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no transport '%s' on this bus",
                         address.transport);
@@ -165,7 +176,8 @@ pr_status pr_bus_add_endpoint(pr_bus *bus, const pr_endpoint_options *opt, const
     if (bus->endpoint_count == PR__BUS_ENDPOINTS_MAX)
         return pr__fail(err, PR_E_LIMIT, ORIGIN, "a bus has at most %d endpoints",
                         PR__BUS_ENDPOINTS_MAX);
-    pr__bus_transport *on = transport ? find_transport(bus, transport) : &bus->transports[0];
+    pr__bus_transport *on =
+        transport ? pr__bus_transport_named(bus, transport) : &bus->transports[0];
     if (!on)
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no transport '%s' on this bus",
                         transport);
@@ -341,6 +353,8 @@ pr_bus *pr_bus_free(pr_bus *bus)
     pthread_cond_destroy(&bus->answered);
     pthread_mutex_destroy(&bus->life_mutex);
     pthread_mutex_destroy(&bus->request_mutex);
+    pr_transport_free(bus->own_transport);
+    pr_store_free(bus->own_store);
     pr__free(bus->source);
     pr__free(bus);
     return NULL;

@@ -1,6 +1,7 @@
 /*
  * A bus's inside, shared by its files: bus.c (life), bus_snapshot.c, bus_transport.c (clones and
- * senders), bus_send.c (direct publish), bus_request.c (requests and their answers).
+ * senders), bus_send.c (direct publish), bus_request.c (requests and their answers), bus_idle.c
+ * (waiting until nothing is left to do).
  */
 #ifndef PR_CORE_BUS_H
 #define PR_CORE_BUS_H
@@ -64,6 +65,8 @@ typedef struct pr__bus_endpoint {
 
 struct pr_bus {
     pr_bus_options opt;
+    pr_store *own_store; /* what it frees at its end; NULL: its host's */
+    pr_transport *own_transport;
     pr_relay_options relay_options;
     char *source;
     pr_unit_context context; /* of direct messages */
@@ -99,6 +102,10 @@ pr_status pr__bus_transport_take(pr__bus_transport *at, int64_t until_us, pr_tra
                                  pr_error *err);
 /* Give it back; one that is not sound is closed. */
 void pr__bus_transport_give(pr__bus_transport *at, pr_transport *take_sender, bool sound);
+
+/* The bus frees both at its end, after all that uses them. */
+void pr__bus_own(pr_bus *bus, pr_store *take_store, pr_transport *take_transport);
+pr__bus_transport *pr__bus_transport_named(pr_bus *bus, const char *name); /* NULL: none */
 
 /* The transport that serves an address; NOT_FOUND when there is none of its scheme. */
 pr_status pr__bus_route(pr_bus *bus, const char *destination, pr__bus_transport **ret_transport,

@@ -181,6 +181,14 @@ pr_status pr__store_reader_set_order(pr_store *store, int64_t reader, pr_order o
     return store->ops->reader_set_order(store, reader, order, err);
 }
 
+pr_status pr__store_reader_find(pr_store *store, const char *name, int64_t *ret_reader,
+                                pr_error *err)
+{
+    NEED(store, reader_find);
+    NEED_ARGUMENT(name && ret_reader, "name or ret_reader is NULL");
+    return store->ops->reader_find(store, name, ret_reader, err);
+}
+
 pr_status pr__store_reader_exists(pr_store *store, const char *destination, bool *ret_exists,
                                   pr_error *err)
 {

@@ -372,6 +372,9 @@ typedef struct pr__store_ops {
        it stands then. On any error no unit is open. */
     pr_status (*unit_enter)(pr_store *store, const pr__inbox_visit *visit, pr_unit **ret_unit,
                             pr__inbox_facts *ret_facts, pr_error *err);
+
+    /* The reader of that name; 0 = there is none, or it has expired. Reads only. */
+    pr_status (*reader_find)(pr_store *store, const char *name, int64_t *ret_reader, pr_error *err);
 } pr__store_ops;
 
 /* The first member of every adapter's store. */
@@ -397,6 +400,8 @@ pr_status pr__store_reader_set_order(pr_store *store, int64_t reader, pr_order o
                                      pr_error *err);
 pr_status pr__store_reader_exists(pr_store *store, const char *destination, bool *ret_exists,
                                   pr_error *err);
+pr_status pr__store_reader_find(pr_store *store, const char *name, int64_t *ret_reader,
+                                pr_error *err);
 pr_status pr__store_claim(pr_store *store, const pr__claim_options *opt, pr__batch **ret_batch,
                           pr_error *err);
 pr_status pr__store_claim_parked(pr_store *store, const pr__claim_options *opt,

@@ -138,6 +138,15 @@ pr_status pr_transport_clone(pr_transport *transport, pr_transport **ret_transpo
     return transport->ops->clone(transport, ret_transport, err);
 }
 
+pr_status pr_transport_backlog(pr_transport *transport, const pr_subscribe_options *options,
+                               uint64_t *ret_count, pr_error *err)
+{
+    NEED(transport, backlog);
+    TRY(check_options(options, err));
+    NEED_ARGUMENT(ret_count, "ret_count is NULL");
+    return transport->ops->backlog(transport, options, ret_count, err);
+}
+
 pr_transport *pr_transport_free(pr_transport *transport)
 {
     if (transport)

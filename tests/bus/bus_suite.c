@@ -92,6 +92,21 @@ static void misuse_is_refused(void **state)
     stand_close(&s);
 }
 
+/* A broker that does not tell what it has given out cannot be waited for; idle_suite.c has those
+   that do. */
+static void an_endpoint_on_a_carrier_cannot_be_waited_for(void **state)
+{
+    stand s;
+    pr_error err = PR_ERROR_INIT;
+    if (!bus_carrier_in_use)
+        return;
+    stand_open(&s, *state, scheme_at(0));
+    check_ok(pr_bus_on(s.bus, "a", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
+    stand_start(&s);
+    check_error(pr_bus_wait_idle(s.bus, 1000, &err), &err, PR_E_UNSUPPORTED, "backlog", "wait");
+    stand_close(&s);
+}
+
 static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
 {
     static const char *const ids[] = {"north", "south", "west"};
@@ -476,6 +491,7 @@ size_t bus_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
         CASE(misuse_is_refused),
+        CASE(an_endpoint_on_a_carrier_cannot_be_waited_for),
         CASE(a_publish_reaches_each_endpoint_once_and_a_send_one),
         CASE(directly_and_by_the_outbox_it_is_the_same_envelope),
         CASE(an_unknown_scheme_parks_that_message_alone),

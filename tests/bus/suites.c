@@ -9,8 +9,8 @@
 int bus_suites_run(const bus_provider *provider)
 {
     static size_t (*const suites[])(const struct CMUnitTest **) = {
-        middleware_suite, leased_suite, scope_suite, workers_suite,
-        batch_suite,      bus_suite,    order_suite, process_suite};
+        middleware_suite, leased_suite, scope_suite, workers_suite, batch_suite,
+        bus_suite,        idle_suite,   order_suite, process_suite};
     static struct CMUnitTest all[CASES_MAX];
     size_t count = 0;
     const char *only = getenv("POSTROOM_TEST_ONLY"); /* for whoever looks for a fault */

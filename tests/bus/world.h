@@ -28,6 +28,7 @@ typedef struct bus_provider {
     void (*make)(char ret_address[ADDRESS_MAX]);
     void (*remove)(const char *address);
     pr_store *(*open)(const char *address);
+    pr_store_opener opener; /* the adapter's short form */
     /* INSERT INTO effects on the unit's own connection. */
     bool (*effect)(pr_unit *unit, const char *id);
     /* Any statement on the unit's own connection. */
@@ -113,6 +114,7 @@ size_t workers_suite(const struct CMUnitTest **ret_tests);
 size_t bus_suite(const struct CMUnitTest **ret_tests);
 size_t order_suite(const struct CMUnitTest **ret_tests);
 size_t batch_suite(const struct CMUnitTest **ret_tests);
+size_t idle_suite(const struct CMUnitTest **ret_tests);
 size_t process_suite(const struct CMUnitTest **ret_tests);
 /* The program as another process of a test: argv is "--child", mode, address, threads,
    fault. */

@@ -106,6 +106,10 @@ void case_reader_found_again(void **state)
     assert_true(exists);
     check_ok(pr__store_reader_exists(store_at(fix, 0), "local://in/x", &exists, &err), &err, "not");
     assert_false(exists);
+    check_ok(pr__store_reader_find(store_at(fix, 1), "billing", &second, &err), &err, "find");
+    assert_true(second == first);
+    check_ok(pr__store_reader_find(store_at(fix, 1), "x", &second, &err), &err, "find nothing");
+    assert_int_equal(second, 0);
 }
 
 void case_reader_number_never_again(void **state)
@@ -153,6 +157,8 @@ void case_reader_temporary(void **state)
     pr_error_clear(&err);
     check_ok(pr__store_reader_exists(store_at(fix, 0), to, &exists, &err), &err, "exists");
     assert_false(exists);
+    check_ok(pr__store_reader_find(store_at(fix, 0), "reply", &other, &err), &err, "find");
+    assert_int_equal(other, 0);
     pr__claim_options opt = claim_options(reader, 10);
     pr__batch *batch = NULL;
     check_error(pr__store_claim(store_at(fix, 0), &opt, &batch, &err), &err, PR_E_NOT_FOUND, "gone",

@@ -34,7 +34,8 @@
     X(a_queue_stands_without_its_holder)                                                           \
     X(a_temporary_subscription_vanishes)                                                           \
     X(a_temporary_subscription_takes_topics)                                                       \
-    X(topology_is_made_and_checked)
+    X(topology_is_made_and_checked)                                                                \
+    X(the_backlog_counts_until_it_is_settled)
 
 #define TRANSPORT_CASE_DECLARE(name) void case_##name(void **state);
 TRANSPORT_CASES(TRANSPORT_CASE_DECLARE)

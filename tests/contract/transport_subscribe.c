@@ -231,3 +231,62 @@ void case_garbage_is_refused_when_receiving(void **state)
     pr_error_clear(&err);
     check_ok(pr_subscription_keep(billing, &err), &err, "keep with nothing in hand");
 }
+
+static uint64_t backlog_of(fixture *fix, const char *endpoint)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_subscribe_options options = options_of(endpoint);
+    uint64_t count = UINT64_MAX;
+    check_ok(pr_transport_backlog(transport_at(fix, 2), &options, &count, &err), &err, endpoint);
+    return count;
+}
+
+/* Until the other side has noticed; a count that may be too small is told from none alone. */
+static void backlog_until(fixture *fix, bool wanted, const char *label)
+{
+    int64_t deadline = now_ms() + fix->provider->patience_ms;
+    while ((backlog_of(fix, "billing") > 0) != wanted) {
+        if (now_ms() > deadline)
+            fail_msg("%s: the backlog is %llu", label,
+                     (unsigned long long)backlog_of(fix, "billing"));
+        receive_nothing(fix, fix->subscriptions[0]); /* verdicts may wait for the next receive */
+    }
+}
+
+/* Waiting, in hand, requeued: it is there until it is settled for good. Asked by a third party. */
+void case_the_backlog_counts_until_it_is_settled(void **state)
+{
+    fixture *fix = *state;
+    pr_transport *transport = transport_at(fix, 0);
+    pr_subscribe_options options = options_of("billing");
+    pr_error err = PR_ERROR_INIT;
+    uint64_t count = 7;
+    check_invalid(pr_transport_backlog(NULL, &options, &count, &err), &err, "of no transport");
+    if (!(transport->ops->size > offsetof(pr_transport_ops, backlog) && transport->ops->backlog)) {
+        check_error(pr_transport_backlog(transport, &options, &count, &err), &err, PR_E_UNSUPPORTED,
+                    "backlog", "the other side cannot be asked");
+        return;
+    }
+    check_invalid(pr_transport_backlog(transport, NULL, &count, &err), &err, "no options");
+    check_invalid(pr_transport_backlog(transport, &options, NULL, &err), &err, "no result");
+    assert_int_equal(backlog_of(fix, "billing"), 0); /* nobody has subscribed, and asking ... */
+    post *one = post_to(fix, "topic/" TYPE_PLACED, NULL);
+    publish(fix, transport_at(fix, 1), one, 1, PR_SUBMIT_RETURNED); /* ... made nothing */
+    pr_subscription *billing = subscribe(fix, transport, "billing", 0);
+    subscribe(fix, transport, "audit", 0);
+    publish(fix, transport_at(fix, 1), post_to(fix, "in/billing", NULL), 1, PR_SUBMIT_CONFIRMED);
+    assert_int_equal(backlog_of(fix, "billing"), 1);
+    pr_delivery delivery;
+    receive_exactly(fix, billing, &delivery, 1);
+    assert_int_equal(backlog_of(fix, "billing"), 1);
+    settle(billing, delivery.tag, PR_VERDICT_REQUEUE);
+    assert_int_equal(backlog_of(fix, "billing"), 1);
+    receive_exactly(fix, billing, &delivery, 1);
+    assert_int_equal(backlog_of(fix, "billing"), 1);
+    settle(billing, delivery.tag, PR_VERDICT_ACK);
+    backlog_until(fix, false, "acknowledged");
+    publish(fix, transport_at(fix, 1), post_to(fix, "in/billing", NULL), 1, PR_SUBMIT_CONFIRMED);
+    receive_exactly(fix, billing, &delivery, 1);
+    settle(billing, delivery.tag, PR_VERDICT_REJECT);
+    backlog_until(fix, false, "in the dead queue");
+}

@@ -178,6 +178,15 @@ static pr_status run_open(world *w, pr_error *err)
     return status;
 }
 
+static pr_status run_bus_open(world *w, pr_error *err)
+{
+    pr_bus *bus = NULL;
+    pr_status status = pr_bus_open(pr_sqlite_open, w->path, NULL, &bus, err);
+    assert_true((bus != NULL) == (status == PR_OK));
+    pr_bus_free(bus);
+    return status;
+}
+
 static pr_status run_enqueue(world *w, pr_error *err)
 {
     pr_unit *unit = NULL;
@@ -376,6 +385,7 @@ typedef struct scenario {
 
 static const scenario scenarios[] = {
     {"open a store", NULL, run_open, NULL, false, true},
+    {"open a bus", NULL, run_bus_open, NULL, false, true},
     {"enqueue three and commit", NULL, run_enqueue, check_enqueue, false, false},
     {"relay one", enqueue_one, run_relay, check_relay, true, false},
     {"handle one", prepare_endpoint, run_endpoint, check_endpoint, true, false},

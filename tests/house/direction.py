@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Direction: base <- port <- core <- ops <- cli; adapters see base and port only.
+"""Direction: base <- port <- core <- ops <- cli; adapters see base and port only;
+compose puts core and the transports of libpostroom together.
 
 Two lists are checked: what each folder of src includes, and what each module's archive leaves
 undefined (nm -u). Also that no module but base keeps mutable globals, and that the library neither
@@ -27,6 +28,7 @@ MODULES = {
     "transport/amqp": (["base", "port"], ["jansson.h", "amqp.h", "amqp_framing.h",
                                           "amqp_tcp_socket.h", "amqp_ssl_socket.h"],
                        ["jansson", "rabbitmq"]),
+    "compose": (["base", "port", "core", "transport/memory", "transport/database"], [], []),
     "ops": (["base", "port", "core"], ["jansson.h"], ["jansson"]),
 }
 BACKEND_HEADERS = ["sodium.h", "jansson.h", "sqlite3.h", "libpq-fe.h", "amqp.h", "amqp_framing.h",
@@ -141,6 +143,9 @@ def test_the_rules(compiler):
         ("core", "sqlite3.h", "is not for"), ("store/sqlite", "core/unit.h", "must not see"),
         ("transport/memory", "transport/database/transport.h", "must not see"),
         ("transport/database", "sqlite3.h", "is not for"), ("ops", "cli/options.h", "must not see"),
+        ("compose", "store/sqlite/store.h", "must not see"),
+        ("compose", "transport/amqp/transport.h", "must not see"),
+        ("core", "compose/bus_open.h", "must not see"),
     ]
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The README, followed literally: its shell and SQL blocks are run in an empty folder without HOME,
-its C block is compiled and run between the lines of a small host.
+its C program is compiled and run as it stands, its C function between the lines of a small host.
 
     readme.py ROOT CC PROGRAM LIBRARY_FOLDER
 """
@@ -68,14 +68,20 @@ def main():
         sql = "".join(blocks(text, "sql"))
         got, out, err = run(["sqlite3", "-bail", "shop.db"], folder, environment, input=sql)
         tap.check("its SQL runs in a shell of SQLite", got == 0 and "INSERT" in sql, out + err)
-        (pathlib.Path(folder) / "host.c").write_text(HOST % "".join(blocks(text, "c")),
-                                                     encoding="utf-8")
-        got, out, err = run([cc, "-Wall", "-Wextra", "-Werror", "-o", "host", "host.c", "-I",
-                             str(root / "include"), "-L", libraries, "-lpostroom-sqlite",
-                             "-lpostroom", "-lsqlite3"], folder, environment)
-        tap.check("its C compiles without a warning", got == 0, out + err)
-        got, out, err = run(["./host"], folder, environment)
-        tap.check("and enqueues", got == 0 and out == "ok\n", out + err)
+        programs = [block for block in blocks(text, "c") if "int main(" in block]
+        functions = [block for block in blocks(text, "c") if "int main(" not in block]
+        sources = {"host": HOST % "".join(functions), "hello": "".join(programs)}
+        wanted = {"host": "ok\n", "hello": "hello, world\n"}
+        for name, source in sources.items():
+            (pathlib.Path(folder) / f"{name}.c").write_text(source, encoding="utf-8")
+            got, out, err = run([cc, "-Wall", "-Wextra", "-Werror", "-o", name, f"{name}.c", "-I",
+                                 str(root / "include"), "-L", libraries, "-lpostroom-sqlite",
+                                 "-lpostroom", "-lsqlite3"], folder, environment)
+            tap.check(f"its C compiles without a warning: {name}", got == 0, out + err)
+            got, out, err = run([f"./{name}"], folder, environment)
+            tap.check(f"and does what it says: {name}", got == 0 and out == wanted[name], out + err)
+        example = (root / "examples" / "hello.c").read_text(encoding="utf-8")
+        tap.check("its program is examples/hello.c", programs and programs[0] in example, programs)
         got, out, err = run([str(program), "outbox", "list", "--store", "shop.db", "--json"], folder,
                             environment)
         keys = sorted(re.findall(r'"key":"([^"]*)"', out))

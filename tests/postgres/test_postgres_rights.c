@@ -257,10 +257,47 @@ static void a_migrator_has_enough(void **state)
     }
 }
 
+/* The short form makes the schema, asks for no right where it stands, and leaves alone what it does
+   not know. */
+static void the_short_form_makes_what_is_missing(void **state)
+{
+    char own[POSTGRES_CONNINFO_SIZE], uri[POSTGRES_CONNINFO_SIZE];
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    (void)state;
+    check_error(pr_postgres_open("host=h password='x", &store, &err), &err, PR_E_INVALID,
+                "cannot be read", "bad conninfo");
+    pr_error_clear(&err);
+    check_error(pr_postgres_open(NULL, NULL, &err), &err, PR_E_INVALID, "ret_store", "no result");
+    pr_error_clear(&err);
+    postgres_database_make(&databases, own);
+    PGconn *db = db_open(own);
+    grant(db, "guest", "SELECT 1");
+    address_as(own, "guest", uri);
+    assert_int_not_equal(pr_postgres_open(uri, &store, &err), PR_OK);
+    assert_string_equal(err.sqlstate, "42501");
+    assert_null(store);
+    pr_error_clear(&err);
+    check_ok(pr_postgres_open(own, &store, &err), &err, "made");
+    ground_post(store, "k", "x");
+    store = pr_store_free(store);
+    db_run(db, "GRANT USAGE ON SCHEMA postroom TO guest; "
+               "GRANT SELECT ON ALL TABLES IN SCHEMA postroom TO guest; "
+               "GRANT SELECT ON ALL SEQUENCES IN SCHEMA postroom TO guest");
+    check_ok(pr_postgres_open(uri, &store, &err), &err, "it stands: no right to make it is needed");
+    store = pr_store_free(store);
+    db_run(db, "INSERT INTO postroom.schema_version (version, name) VALUES (999, 'later')");
+    check_error(pr_postgres_open(own, &store, &err), &err, PR_E_SCHEMA, "999", "newer");
+    assert_null(store);
+    drop(db, "guest");
+    PQfinish(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_migrator_has_enough),
+        cmocka_unit_test(the_short_form_makes_what_is_missing),
         cmocka_unit_test(a_host_has_enough),
         cmocka_unit_test(a_relay_has_enough),
     };

@@ -134,6 +134,44 @@ static void test_foreign_database_untouched(void **state)
     sqlite_world_close(&at);
 }
 
+/* The short form makes file and schema, finds them again, leaves alone what it does not know. */
+static void test_short_form(void **state)
+{
+    (void)state;
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    sqlite_world at, other;
+    pr_error err = PR_ERROR_INIT;
+    pr_store *store = NULL;
+    check_error(pr_sqlite_open(NULL, &store, &err), &err, PR_E_INVALID, "path is empty", "no path");
+    check_ok(sqlite_world_open(&at, NULL), &err, "world");
+    pr_error_clear(&err);
+    check_error(pr_sqlite_open(at.path, NULL, &err), &err, PR_E_INVALID, "ret_store", "no result");
+    pr_error_clear(&err);
+    check_error(pr_sqlite_open(at.folder, &store, &err), &err, PR_E_BACKEND, "no regular file",
+                "a folder");
+    assert_null(store);
+    other = at;
+    snprintf(other.path, sizeof other.path, "%s/other", at.folder);
+    pr_error_clear(&err);
+    for (int i = 0; i < 2; i++) {
+        check_ok(pr_sqlite_open(other.path, &store, &err), &err, i == 0 ? "made" : "found");
+        check_ok(pr_store_check(store, &err), &err, "check");
+        store = pr_store_free(store);
+    }
+    assert_true(sqlite_world_number(&other,
+                                    "INSERT INTO postroom_schema_version VALUES (999, "
+                                    "'later', 0) RETURNING version",
+                                    NULL) == 999);
+    check_error(pr_sqlite_open(other.path, &store, &err), &err, PR_E_SCHEMA, "999", "newer");
+    assert_null(store);
+    for (size_t i = 0; i < COUNT_OF(suffixes); i++) {
+        char path[340];
+        snprintf(path, sizeof path, "%s%s", other.path, suffixes[i]);
+        unlink(path);
+    }
+    sqlite_world_close(&at);
+}
+
 /* Rights do not bind root, so that the child becomes nobody. */
 static int in_child_as_nobody(int (*work)(const char *path), const char *path)
 {
@@ -265,13 +303,10 @@ static void test_fork_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_refused),
-        cmocka_unit_test(test_files_refused),
-        cmocka_unit_test(test_foreign_database_untouched),
-        cmocka_unit_test(test_read_only),
-        cmocka_unit_test(test_two_installations),
-        cmocka_unit_test(test_pragmas),
-        cmocka_unit_test(test_fork_refused),
+        cmocka_unit_test(test_options_refused), cmocka_unit_test(test_files_refused),
+        cmocka_unit_test(test_short_form),      cmocka_unit_test(test_foreign_database_untouched),
+        cmocka_unit_test(test_read_only),       cmocka_unit_test(test_two_installations),
+        cmocka_unit_test(test_pragmas),         cmocka_unit_test(test_fork_refused),
     };
     return RUN_TESTS(tests);
 }

@@ -275,3 +275,16 @@ pr_status pr__pg_reader_exists(pr_store *base, const char *destination, bool *re
     *ret_exists = count > 0;
     return PR_OK;
 }
+
+static const char SQL_NAMED[] =
+    "SELECT s.reader FROM {p}subscription AS s WHERE s.name = $1 AND " NOT_EXPIRED;
+
+pr_status pr__pg_reader_find(pr_store *base, const char *name, int64_t *ret_reader, pr_error *err)
+{
+    pr__pg_store *store = pr__pg_store_of(base);
+    AUTO_RESULT result = NULL;
+    TRY(pr__pg_ready(store, err));
+    TRY(pr__pg_query(&store->conn, SQL_NAMED, &result, err, "t", name));
+    *ret_reader = PQntuples(result) > 0 ? pr__pg_value_int(result, 0, 0) : 0;
+    return PR_OK;
+}

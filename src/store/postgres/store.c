@@ -191,6 +191,7 @@ static const pr__store_ops OPS = {
     .saga_release = pr__pg_saga_release,
     .saga_sweep = pr__pg_saga_sweep,
     .unit_enter = pr__pg_unit_enter,
+    .reader_find = pr__pg_reader_find,
     .now = store_now,
 };
 
@@ -305,5 +306,24 @@ pr_status pr_postgres_store_open(const pr_postgres_options *opt, pr_store **ret_
     if (!opt->schema_check_off)
         TRY(pr__pg_check(&store->base, err));
     *ret_store = TAKE(guard);
+    return PR_OK;
+}
+
+/* A role that may only read and write can open what stands: it is migrated only if it must be. */
+pr_status pr_postgres_open(const char *conninfo, pr_store **ret_store, pr_error *err)
+{
+    pr_postgres_options opt = PR_POSTGRES_OPTIONS(.conninfo = conninfo);
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr_postgres_store_open(&opt, ret_store, &local);
+    if (status != PR_E_SCHEMA) {
+        pr__error_copy(err, &local);
+        return status;
+    }
+    AUTO(pr_store) store = NULL;
+    opt.schema_check_off = true;
+    TRY(pr_postgres_store_open(&opt, &store, err));
+    TRY(pr_store_migrate(store, NULL, NULL, err));
+    TRY(pr_store_check(store, err));
+    *ret_store = TAKE(store);
     return PR_OK;
 }

@@ -86,6 +86,7 @@ pr_status pr__pg_reader_open(pr_store *store, const pr__reader_spec *spec, int64
 pr_status pr__pg_reader_keep(pr_store *store, int64_t reader, pr_error *err);
 pr_status pr__pg_reader_drop(pr_store *store, int64_t reader, pr_error *err);
 pr_status pr__pg_reader_set_order(pr_store *store, int64_t reader, pr_order order, pr_error *err);
+pr_status pr__pg_reader_find(pr_store *store, const char *name, int64_t *ret_reader, pr_error *err);
 pr_status pr__pg_reader_exists(pr_store *store, const char *destination, bool *ret_exists,
                                pr_error *err);
 /* claim.c */

@@ -308,3 +308,17 @@ pr_status pr__sqlite_reader_exists(pr_store *base, const char *destination, bool
     return pr__sqlite_int(&store->conn, SQL_EXISTS, &one, ret_exists, err, "ti", destination,
                           pr__sqlite_now(base));
 }
+
+pr_status pr__sqlite_reader_find(pr_store *base, const char *name, int64_t *ret_reader,
+                                 pr_error *err)
+{
+    pr__sqlite_store *store = pr__sqlite_store_of(base);
+    TRY(pr__sqlite_ready(store, err));
+    AUTO_STMT stmt = NULL;
+    bool row = false;
+    TRY(pr__sqlite_query(&store->conn, SQL_FIND, &stmt, err, "ti", name, pr__sqlite_now(base)));
+    TRY(pr__sqlite_step(&store->conn, stmt, &row, err));
+    bool stands = row && sqlite3_column_int(stmt, 2) == 0;
+    *ret_reader = stands ? sqlite3_column_int64(stmt, 0) : 0;
+    return PR_OK;
+}

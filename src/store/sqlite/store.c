@@ -156,6 +156,7 @@ static const pr__store_ops OPS = {
     .saga_show = pr__sqlite_saga_show,
     .saga_release = pr__sqlite_saga_release,
     .saga_sweep = pr__sqlite_saga_sweep,
+    .reader_find = pr__sqlite_reader_find,
     .now = store_now,
 };
 
@@ -289,4 +290,23 @@ pr_status pr_sqlite_store_open(const pr_sqlite_options *opt, pr_store **ret_stor
     if (!ret_store)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "ret_store is NULL");
     return open_in_line(opt, NULL, ret_store, err);
+}
+
+/* Without a look at the schema first every start would wait for the lock of a migration. */
+pr_status pr_sqlite_open(const char *path, pr_store **ret_store, pr_error *err)
+{
+    pr_sqlite_options opt = PR_SQLITE_OPTIONS(.path = path, .create = true);
+    pr_error local = PR_ERROR_INIT;
+    pr_status status = pr_sqlite_store_open(&opt, ret_store, &local);
+    if (status != PR_E_SCHEMA) {
+        pr__error_copy(err, &local);
+        return status;
+    }
+    AUTO(pr_store) store = NULL;
+    opt.schema_check_off = true;
+    TRY(pr_sqlite_store_open(&opt, &store, err));
+    TRY(pr_store_migrate(store, NULL, NULL, err));
+    TRY(pr_store_check(store, err));
+    *ret_store = TAKE(store);
+    return PR_OK;
 }

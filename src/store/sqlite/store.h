@@ -75,6 +75,8 @@ pr_status pr__sqlite_reader_keep(pr_store *store, int64_t reader, pr_error *err)
 pr_status pr__sqlite_reader_drop(pr_store *store, int64_t reader, pr_error *err);
 pr_status pr__sqlite_reader_set_order(pr_store *store, int64_t reader, pr_order order,
                                       pr_error *err);
+pr_status pr__sqlite_reader_find(pr_store *store, const char *name, int64_t *ret_reader,
+                                 pr_error *err);
 pr_status pr__sqlite_reader_exists(pr_store *store, const char *destination, bool *ret_exists,
                                    pr_error *err);
 /* claim.c */

@@ -119,6 +119,17 @@ pr_status pr__reader_attach(pr_store *store, const pr_subscribe_options *options
     return attach(store, arena, options, ret_reader, err);
 }
 
+pr_status pr__reader_look_up(pr_store *store, const pr_subscribe_options *options,
+                             int64_t *ret_reader, pr_error *err)
+{
+    AUTO(pr__arena) arena = pr__arena_new(0);
+    pr__reader_spec spec;
+    if (!arena)
+        return pr__fail_nomem(err, ORIGIN);
+    TRY(pr__reader_spec_make(arena, options, &spec, err));
+    return pr__store_reader_find(store, spec.name, ret_reader, err);
+}
+
 pr_status pr__reader_verify(pr_store *store, const pr_subscribe_options *options, pr_error *err)
 {
     AUTO(pr__arena) arena = pr__arena_new(0);

@@ -19,6 +19,9 @@ pr_status pr__reader_spec_make(pr__arena *arena, const pr_subscribe_options *opt
    else. */
 pr_status pr__reader_attach(pr_store *store, const pr_subscribe_options *options,
                             int64_t *ret_reader, pr_error *err);
+/* 0: it does not stand. Looks at nothing but the name, and only reads. */
+pr_status pr__reader_look_up(pr_store *store, const pr_subscribe_options *options,
+                             int64_t *ret_reader, pr_error *err);
 /* NOT_FOUND: there is none. CONFLICT: it stands with other types. Changes nothing. */
 pr_status pr__reader_verify(pr_store *store, const pr_subscribe_options *options, pr_error *err);
 

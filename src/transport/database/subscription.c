@@ -30,6 +30,7 @@
 #define PROBE_US        500000  /* a claim at least this often */
 #define PARKED_WAIT_US  50000   /* due, but leased or blocked: look again */
 #define CLOSE_US        10000000
+#define BACKLOG_MS      2000
 #define BUSY_US         (PR_POLL_BUSY_MS_DEFAULT * 1000)
 #define IDLE_US         (PR_POLL_IDLE_MS_DEFAULT * 1000)
 
@@ -512,4 +513,24 @@ pr_status pr__database_topology(pr_transport *transport, const pr_subscribe_opti
         return PR_OK; /* made by the subscription itself */
     return check_only ? pr__reader_verify(self->store, options, err)
                       : pr__reader_attach(self->store, options, &reader, err);
+}
+
+/* A message is pending until its settle, or parked until a later one: in this order none is missed
+   on its way. How many are parked is not asked, only whether one is to come. */
+pr_status pr__database_backlog(pr_transport *transport, const pr_subscribe_options *options,
+                               uint64_t *ret_count, pr_error *err)
+{
+    pr__database_transport *self = (pr__database_transport *)transport;
+    int64_t reader = 0;
+    int64_t due_ms = -1;
+    pr__backlog backlog = {0};
+    TRY(pr__reader_look_up(self->store, options, &reader, err));
+    if (reader == 0) {
+        *ret_count = 0;
+        return PR_OK;
+    }
+    TRY(pr__store_backlog(self->store, reader, BACKLOG_MS, &backlog, err));
+    TRY(pr__store_parked_due(self->store, reader, &due_ms, err));
+    *ret_count = backlog.pending + (due_ms >= 0 ? 1 : 0);
+    return PR_OK;
 }

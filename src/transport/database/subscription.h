@@ -10,5 +10,7 @@ pr_status pr__database_subscribe(pr_transport *transport, const pr_subscribe_opt
                                  pr_subscription **ret_subscription, pr_error *err);
 pr_status pr__database_topology(pr_transport *transport, const pr_subscribe_options *options,
                                 bool check_only, pr_error *err);
+pr_status pr__database_backlog(pr_transport *transport, const pr_subscribe_options *options,
+                               uint64_t *ret_count, pr_error *err);
 
 #endif

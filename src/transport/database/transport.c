@@ -176,6 +176,7 @@ static const pr_transport_ops database_ops = {
     .subscribe = pr__database_subscribe,
     .free = database_free,
     .clone = database_clone,
+    .backlog = pr__database_backlog,
 };
 
 static void set_owner(pr__database_transport *self, const char *owner)

@@ -100,6 +100,19 @@ static pr_status memory_topology(pr_transport *transport, const pr_subscribe_opt
     return status;
 }
 
+/* What a queue holds is waiting, delayed or in hand; the dead are apart. */
+static pr_status memory_backlog(pr_transport *transport, const pr_subscribe_options *options,
+                                uint64_t *ret_count, pr_error *err)
+{
+    (void)err;
+    pr_memory_broker *broker = self_of(transport)->broker;
+    pthread_mutex_lock(&broker->lock);
+    const pr__queue *queue = pr__broker_find(broker, options->endpoint, options->temporary);
+    *ret_count = queue ? queue->held_count : 0;
+    pthread_mutex_unlock(&broker->lock);
+    return PR_OK;
+}
+
 static void memory_free(pr_transport *transport)
 {
     pr__memory_transport *self = self_of(transport);
@@ -132,6 +145,7 @@ static const pr_transport_ops memory_ops = {
     .subscribe = pr__memory_subscribe,
     .free = memory_free,
     .clone = memory_clone,
+    .backlog = memory_backlog,
 };
 
 pr_status pr_memory_transport_new(pr_memory_broker *broker, const pr_memory_options *opt,
