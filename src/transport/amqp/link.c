@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/time.h"
 
 #define ORIGIN         "amqp.link"
@@ -333,7 +334,7 @@ pr_status pr__amqp_link_start(pr__amqp_link *link, pr_error *err)
 {
     if (link->started)
         return PR_OK;
-    if (pthread_create(&link->thread, NULL, run, link) != 0)
+    if (!pr__thread_start(&link->thread, run, link))
         return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_SAME, ORIGIN, "no thread can be started");
     link->started = true;
     return PR_OK;

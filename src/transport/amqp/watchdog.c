@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/time.h"
 
 #define ORIGIN "amqp.watchdog"
@@ -86,7 +87,7 @@ pr_status pr__watchdog_new(pr__watchdog **ret_watchdog, pr_error *err)
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&watchdog->lock, NULL);
     watchdog->wakes_at_us = INT64_MAX;
-    if (pthread_create(&watchdog->thread, NULL, run, watchdog) != 0) {
+    if (!pr__thread_start(&watchdog->thread, run, watchdog)) {
         pthread_cond_destroy(&watchdog->earlier);
         pthread_mutex_destroy(&watchdog->lock);
         pr__free(watchdog);
