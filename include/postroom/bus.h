@@ -146,7 +146,9 @@ PR_API PR_MUST_CHECK pr_status pr_bus_on(pr_bus *bus, const char *endpoint, cons
  * Start the relay and the endpoints, and wait until they have subscribed, start_wait_ms at most.
  * What cannot subscribe now goes on trying; the snapshot tells.
  *
- * Errors  STATE: it is started, or has no transport. BACKEND, NOMEM: nothing was started.
+ * Errors  STATE: it is started, has no transport, or a handler of it calls. BACKEND, NOMEM: nothing
+ *         was started.
+ * Thread  any.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_bus_start(pr_bus *bus, pr_error *err);
@@ -174,15 +176,21 @@ PR_API PR_MUST_CHECK pr_status pr_bus_wait_idle(pr_bus *bus, int64_t timeout_ms,
  * Stop: endpoints give back what they have in hand and wait for their handlers, the relay for its
  * round, each within its grace; who waits for an answer is told CANCELLED. It may be started again.
  *
+ * In a handler of the bus it cannot wait, for the handler itself is to end: all are told to stop,
+ * it returns at once, and the next pr_bus_stop, pr_bus_start or pr_bus_free of another thread
+ * waits.
+ *
  * Owner   accepts NULL and one that is not started.
+ * Thread  any; several at once all return when it is stopped.
  * Since   0.1
  */
 PR_API void pr_bus_stop(pr_bus *bus);
 
 /**
- * Stop and free a bus.
+ * Stop and free a bus. Nobody may publish meanwhile, or use it afterwards.
  *
- * Owner   accepts NULL; returns NULL.
+ * Owner   accepts NULL; returns NULL. In a handler of the bus it does what pr_bus_stop does there,
+ *         and returns the bus: free it elsewhere.
  * Since   0.1
  */
 PR_API pr_bus *pr_bus_free(pr_bus *bus);
@@ -194,7 +202,8 @@ PR_API pr_bus *pr_bus_free(pr_bus *bus);
  *
  * Owner   message is borrowed; *ret_enqueued (may be NULL) is the caller's memory.
  * Errors  INVALID, LIMIT, CONTENT: the message. NOT_FOUND: nobody would get it, or no transport of
- *         that scheme. BUSY: the transport takes nothing now, or 8 messages are in flight on it.
+ *         that scheme. BUSY: the transport takes nothing within publish_deadline_ms, or 8 messages
+ *         are in flight on it.
  *         BACKEND: retry = UNKNOWN, it may have arrived; publish it again with the same id.
  * Thread  any; up to 8 at once a transport, each on a connection of its own.
  * Since   0.1

@@ -1,8 +1,8 @@
 /*
- * The bus's life: what belongs to it, start, stop, free.
+ * The bus's life: what belongs to it, and its end.
  *
- * Keeps: every thread has a store and transports of its own; a start that fails leaves nothing
- * running; what was started is stopped before anything that it uses is freed.
+ * Keeps: every thread has a store and transports of its own; what was started is stopped before
+ * anything that it uses is freed.
  * Must not know: how endpoints and relays work, how requests are answered.
  */
 #include "core/bus.h"
@@ -21,7 +21,6 @@
 #define START_WAIT_MS_DEFAULT   5000
 #define REPLY_EXPIRY_MS_DEFAULT 60000
 #define REPLY_EXPIRY_MS_MIN     100 /* a box is looked at every 50 ms */
-#define LOOK_US                 1000
 
 int64_t pr__bus_now_us(const pr_bus *bus)
 {
@@ -78,7 +77,9 @@ pr_status pr_bus_new(const pr_bus_options *opt, pr_bus **ret_bus, pr_error *err)
     fill_defaults(bus, opt);
     pthread_mutex_init(&bus->request_mutex, NULL);
     pthread_mutex_init(&bus->life_mutex, NULL);
+    pthread_mutex_init(&bus->relay_mutex, NULL);
     pr__cond_init(&bus->answered);
+    pr__cond_init(&bus->life_changed);
     bus->source = pr__strdup(opt->source);
     if (opt->source && !bus->source) {
         pr_bus_free(bus);
@@ -100,13 +101,11 @@ pr_store *pr_bus_store(pr_bus *bus)
     return bus ? bus->opt.store : NULL;
 }
 
-static pr_status check_open(const pr_bus *bus, pr_error *err)
+static pr_status check_open(pr_bus *bus, pr_error *err)
 {
     if (!bus)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the bus is NULL");
-    if (atomic_load(&bus->started))
-        return pr__fail(err, PR_E_STATE, ORIGIN, "the bus is started: stop it first");
-    return PR_OK;
+    return pr__bus_check_stopped(bus, err);
 }
 
 pr__bus_transport *pr__bus_transport_named(pr_bus *bus, const char *name)
@@ -190,11 +189,14 @@ pr_status pr_bus_add_endpoint(pr_bus *bus, const pr_endpoint_options *opt, const
         status = pr__bus_transport_clone(on, &at->transport, err);
     if (status == PR_OK)
         status = pr_endpoint_new(at->store, at->transport, &own, &at->endpoint, err);
-    if (status == PR_OK)
-        bus->endpoint_count++;
-    else
+    if (status != PR_OK) {
         endpoint_done(at);
-    return status;
+        return status;
+    }
+    at->store->doorbell = pr__bus_ring;
+    at->store->doorbell_user = bus;
+    bus->endpoint_count++;
+    return PR_OK;
 }
 
 pr_status pr_bus_on(pr_bus *bus, const char *endpoint, const char *type, pr_handler handler,
@@ -215,142 +217,22 @@ pr_endpoint *pr_bus_endpoint(pr_bus *bus, const char *id)
     return NULL;
 }
 
-/* ---- start and stop ---- */
-
-static void *endpoint_run(void *user)
-{
-    pr__bus_endpoint *at = user;
-    pr_status ignored = pr_endpoint_run(at->endpoint, NULL);
-    (void)ignored; /* it ends when it is told to, and not before */
-    return NULL;
-}
-
-static void *relay_run(void *user)
-{
-    pr_bus *bus = user;
-    pr_status ignored = pr_relay_run(bus->relay, NULL);
-    (void)ignored;
-    return NULL;
-}
-
-static void ring(void *user)
-{
-    pr_relay_wake(user);
-}
-
-static void set_doorbells(pr_bus *bus, pr_relay *relay)
-{
-    void (*bell)(void *user) = relay ? ring : NULL;
-    for (uint32_t i = 0; i < bus->endpoint_count; i++) {
-        bus->endpoints[i].store->doorbell = bell;
-        bus->endpoints[i].store->doorbell_user = relay;
-    }
-}
-
-static void relay_done(pr_bus *bus)
-{
-    set_doorbells(bus, NULL);
-    pthread_mutex_lock(&bus->life_mutex);
-    bus->relay = pr_relay_free(bus->relay);
-    pthread_mutex_unlock(&bus->life_mutex);
-    for (uint32_t i = 0; i < bus->transport_count; i++)
-        bus->relay_transports[i] = pr_transport_free(bus->relay_transports[i]);
-    bus->relay_store = pr_store_free(bus->relay_store);
-}
-
-static pr_status relay_start(pr_bus *bus, pr_error *err)
-{
-    TRY(pr_store_clone(bus->opt.store, &bus->relay_store, err));
-    for (uint32_t i = 0; i < bus->transport_count; i++)
-        TRY(pr__bus_transport_clone(&bus->transports[i], &bus->relay_transports[i], err));
-    pr_relay *relay = NULL;
-    TRY(pr_relay_new(bus->relay_store, bus->relay_transports, bus->transport_count, bus->opt.relay,
-                     &relay, err));
-    pthread_mutex_lock(&bus->life_mutex);
-    bus->relay = relay;
-    pthread_mutex_unlock(&bus->life_mutex);
-    set_doorbells(bus, relay);
-    bus->relay_running = pr__thread_start(&bus->relay_thread, relay_run, bus);
-    return bus->relay_running ? PR_OK : pr__fail_nomem(err, ORIGIN);
-}
-
-static pr_status endpoints_start(pr_bus *bus, pr_error *err)
-{
-    for (uint32_t i = 0; i < bus->endpoint_count; i++) {
-        pr__bus_endpoint *at = &bus->endpoints[i];
-        at->running = pr__thread_start(&at->thread, endpoint_run, at);
-        if (!at->running)
-            return pr__fail_nomem(err, ORIGIN);
-    }
-    return PR_OK;
-}
-
-static void wait_subscribed(pr_bus *bus)
-{
-    int64_t until_us = pr__bus_now_us(bus) + bus->opt.start_wait_ms * 1000;
-    for (uint32_t i = 0; i < bus->endpoint_count; i++) {
-        while (!atomic_load(&bus->endpoints[i].endpoint->subscribed) &&
-               pr__bus_now_us(bus) < until_us)
-            pr__sleep_us(LOOK_US);
-    }
-}
-
-static void stop_threads(pr_bus *bus)
-{
-    for (uint32_t i = 0; i < bus->endpoint_count; i++) {
-        if (bus->endpoints[i].running)
-            pr_endpoint_stop(bus->endpoints[i].endpoint);
-    }
-    for (uint32_t i = 0; i < bus->endpoint_count; i++) {
-        if (bus->endpoints[i].running)
-            pthread_join(bus->endpoints[i].thread, NULL);
-        bus->endpoints[i].running = false;
-    }
-    if (bus->relay_running) {
-        pr_relay_stop(bus->relay);
-        pthread_join(bus->relay_thread, NULL);
-        bus->relay_running = false;
-    }
-    relay_done(bus);
-}
-
-pr_status pr_bus_start(pr_bus *bus, pr_error *err)
-{
-    TRY(check_open(bus, err));
-    if (bus->transport_count == 0)
-        return pr__fail(err, PR_E_STATE, ORIGIN, "the bus has no transport: add one first");
-    pr_status status = endpoints_start(bus, err);
-    if (status == PR_OK)
-        wait_subscribed(bus); /* before the relay: a topic that reaches nobody is a failure */
-    if (status == PR_OK && !bus->opt.relay_off)
-        status = relay_start(bus, err);
-    if (status != PR_OK) {
-        stop_threads(bus);
-        return status;
-    }
-    atomic_store(&bus->started, true);
-    return PR_OK;
-}
-
-void pr_bus_stop(pr_bus *bus)
-{
-    bool expected = true;
-    if (!bus || !atomic_compare_exchange_strong(&bus->started, &expected, false))
-        return;
-    pr__bus_end_requests(bus); /* a handler may wait for an answer */
-    stop_threads(bus);
-}
+/* ---- the end ---- */
 
 pr_bus *pr_bus_free(pr_bus *bus)
 {
     if (!bus)
         return NULL;
     pr_bus_stop(bus);
+    if (pr__bus_in_handler(bus))
+        return bus; /* its thread would be waited for, and is this one */
     for (uint32_t i = 0; i < bus->endpoint_count; i++)
         endpoint_done(&bus->endpoints[i]);
     for (uint32_t i = 0; i < bus->transport_count; i++)
         pr__bus_transport_done(&bus->transports[i]);
+    pthread_cond_destroy(&bus->life_changed);
     pthread_cond_destroy(&bus->answered);
+    pthread_mutex_destroy(&bus->relay_mutex);
     pthread_mutex_destroy(&bus->life_mutex);
     pthread_mutex_destroy(&bus->request_mutex);
     pr_transport_free(bus->own_transport);

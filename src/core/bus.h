@@ -1,7 +1,7 @@
 /*
- * A bus's inside, shared by its files: bus.c (life), bus_snapshot.c, bus_transport.c (clones and
- * senders), bus_send.c (direct publish), bus_request.c (requests and their answers), bus_idle.c
- * (waiting until nothing is left to do).
+ * A bus's inside, shared by its files: bus.c (what belongs to it), bus_run.c (start, stop),
+ * bus_snapshot.c, bus_transport.c (clones and senders), bus_send.c (direct publish), bus_request.c
+ * (requests and their answers), bus_idle.c (waiting until nothing is left to do).
  */
 #ifndef PR_CORE_BUS_H
 #define PR_CORE_BUS_H
@@ -21,12 +21,13 @@
 #define PR__BUS_ENDPOINTS_MAX  256
 #define PR__BUS_SENDERS_MAX    8 /* direct messages in flight at once, a transport */
 #define PR__ADDRESS_SIZE       512
+#define PR__BUS_SLICE_US       50000 /* how soon a request sees that it was cancelled */
 
 typedef struct pr__request {
     struct pr__request *next;
     const char *id; /* the request's: its answer names it as its cause */
     pr_reply *reply;
-    bool cancelled;
+    atomic_bool cancelled;
 } pr__request;
 
 struct pr_reply {
@@ -40,6 +41,7 @@ typedef struct pr__reply_box {
     pr_transport *transport; /* NULL: not opened yet */
     pr_subscription *subscription;
     pthread_t thread;
+    bool opening; /* by a thread that asks, without the mutex */
     bool running;
     atomic_bool ending;
     char id[PR_UUID_TEXT_SIZE];
@@ -52,7 +54,7 @@ typedef struct pr__bus_transport {
     pr_transport *idle[PR__BUS_SENDERS_MAX]; /* senders that nobody uses now */
     uint32_t idle_count;
     uint32_t sender_count; /* idle or in use */
-    pr__reply_box box;     /* guarded by the bus's request mutex, until it runs */
+    pr__reply_box box;     /* guarded by the bus's request mutex, but for its thread's part */
 } pr__bus_transport;
 
 typedef struct pr__bus_endpoint {
@@ -62,6 +64,13 @@ typedef struct pr__bus_endpoint {
     pthread_t thread;
     bool running;
 } pr__bus_endpoint;
+
+typedef enum pr__bus_life {
+    PR__BUS_STOPPED = 0,
+    PR__BUS_STARTING,
+    PR__BUS_STARTED,
+    PR__BUS_STOPPING
+} pr__bus_life;
 
 struct pr_bus {
     pr_bus_options opt;
@@ -75,17 +84,21 @@ struct pr_bus {
     pr__bus_endpoint endpoints[PR__BUS_ENDPOINTS_MAX];
     uint32_t endpoint_count;
 
-    pthread_mutex_t life_mutex; /* guards the pointer to the relay */
+    pthread_mutex_t life_mutex; /* guards life */
+    pthread_cond_t life_changed;
+    pr__bus_life life;
+    pthread_mutex_t relay_mutex; /* guards the pointer to the relay */
     pr_store *relay_store;
     pr_transport *relay_transports[PR__BUS_TRANSPORTS_MAX];
     pr_relay *relay;
     pthread_t relay_thread;
     bool relay_running;
-    atomic_bool started;
+    atomic_bool started; /* and nobody asked for its stop */
 
-    pthread_mutex_t request_mutex; /* guards waiting, and the opening of boxes */
-    pthread_cond_t answered;
+    pthread_mutex_t request_mutex; /* guards all below, and the boxes */
+    pthread_cond_t answered;       /* or cancelled; or a box was opened, or is free for that */
     pr__request *waiting;
+    uint32_t asking; /* threads inside of a request */
 
     _Atomic uint64_t published, refused, requests, replies, timeouts, late_replies;
 };
@@ -97,8 +110,9 @@ pr_status pr__bus_transport_init(pr__bus_transport *at, pr_bus *bus, pr_transpor
 void pr__bus_transport_done(pr__bus_transport *at);
 /* Another one onto the same other side, at any time and by any thread. */
 pr_status pr__bus_transport_clone(pr__bus_transport *at, pr_transport **ret_clone, pr_error *err);
-/* A sender for one message; BUSY: none became free until then. */
-pr_status pr__bus_transport_take(pr__bus_transport *at, int64_t until_us, pr_transport **ret_sender,
+/* A sender for one message; BUSY: none became free until then. CANCELLED: as pr__bus_submit. */
+pr_status pr__bus_transport_take(pr__bus_transport *at, int64_t until_us,
+                                 const atomic_bool *cancelled, pr_transport **ret_sender,
                                  pr_error *err);
 /* Give it back; one that is not sound is closed. */
 void pr__bus_transport_give(pr__bus_transport *at, pr_transport *take_sender, bool sound);
@@ -113,13 +127,22 @@ pr_status pr__bus_route(pr_bus *bus, const char *destination, pr__bus_transport 
 /* NULL: the topic of the message's type; else an address, or an endpoint's id. */
 pr_status pr__bus_address(const pr_bus *bus, const char *to, const pr_message *message,
                           char out[PR__ADDRESS_SIZE], pr_error *err);
-/* Hand over a message that is prepared and wait for its outcome. */
+/* Hand over a message that is prepared and wait for its outcome. CANCELLED: `cancelled`, which may
+   be NULL, became true. */
 pr_status pr__bus_submit(pr_bus *bus, pr__bus_transport *at, const pr_message *message,
-                         int64_t deadline_ms, pr_error *err);
+                         int64_t deadline_ms, const atomic_bool *cancelled, pr_error *err);
 pr_status pr__bus_prepare(const pr_bus *bus, const pr_message *message, pr__prepared *ret,
                           pr_error *err);
 
-/* Wake and refuse who waits, and end the threads of the boxes. */
+/* Wake and refuse who waits. */
+void pr__bus_cancel_requests(pr_bus *bus);
+/* That, wait until they are gone, and end the threads of the boxes. */
 void pr__bus_end_requests(pr_bus *bus);
+
+/* A doorbell: a unit of an endpoint was committed. */
+void pr__bus_ring(void *bus);
+/* Is this one of the threads that a stop waits for? */
+bool pr__bus_in_handler(pr_bus *bus);
+pr_status pr__bus_check_stopped(pr_bus *bus, pr_error *err);
 
 #endif

@@ -123,37 +123,66 @@ static void *box_run(void *user)
     return NULL;
 }
 
-/* Locked by the caller. */
-static pr_status box_open(pr_bus *bus, pr__bus_transport *at, pr_error *err)
+/* Not locked: connecting may take its time, and others wait for their answers meanwhile. */
+static pr_status box_make(pr_bus *bus, pr__bus_transport *at, pr_error *err)
 {
     pr__reply_box *box = &at->box;
     uint8_t random[10];
-    if (box->running)
-        return PR_OK;
     bus->opt.random->fill(bus->opt.random->user, random, sizeof random);
     pr__uuid7(bus->opt.clock->wall_us(bus->opt.clock->user), random, box->id);
-    pr_status status = pr__bus_transport_clone(at, &box->transport, err);
-    if (status == PR_OK)
-        status = box_subscribe(box, err);
-    if (status == PR_OK) {
-        atomic_store(&box->ending, false);
+    TRY(pr__bus_transport_clone(at, &box->transport, err));
+    TRY(box_subscribe(box, err));
+    atomic_store(&box->ending, false);
+    return PR_OK;
+}
+
+static void box_done(pr__reply_box *box)
+{
+    box->subscription = pr_subscription_free(box->subscription);
+    box->transport = pr_transport_free(box->transport);
+}
+
+/* Locked by the caller; unlocked while it connects. */
+static pr_status box_open(pr_bus *bus, pr__bus_transport *at, pr_error *err)
+{
+    pr__reply_box *box = &at->box;
+    box->opening = true;
+    pthread_mutex_unlock(&bus->request_mutex);
+    pr_status status = box_make(bus, at, err);
+    pthread_mutex_lock(&bus->request_mutex);
+    if (status == PR_OK && atomic_load(&bus->started)) {
         box->running = pr__thread_start(&box->thread, box_run, box);
         if (!box->running)
             status = pr__fail_nomem(err, ORIGIN);
     }
-    if (status != PR_OK) {
-        box->subscription = pr_subscription_free(box->subscription);
-        box->transport = pr_transport_free(box->transport);
-    }
+    if (!box->running)
+        box_done(box);
+    box->opening = false;
+    pthread_cond_broadcast(&bus->answered);
     return status;
+}
+
+/* Locked by the caller. */
+static void cancel_all(pr_bus *bus)
+{
+    for (pr__request *at = bus->waiting; at; at = at->next)
+        atomic_store(&at->cancelled, true);
+    pthread_cond_broadcast(&bus->answered);
+}
+
+void pr__bus_cancel_requests(pr_bus *bus)
+{
+    pthread_mutex_lock(&bus->request_mutex);
+    cancel_all(bus);
+    pthread_mutex_unlock(&bus->request_mutex);
 }
 
 void pr__bus_end_requests(pr_bus *bus)
 {
     pthread_mutex_lock(&bus->request_mutex);
-    for (pr__request *at = bus->waiting; at; at = at->next)
-        at->cancelled = true;
-    pthread_cond_broadcast(&bus->answered);
+    cancel_all(bus);
+    while (bus->asking > 0)
+        pr__cond_wait_us(&bus->answered, &bus->request_mutex, LOOK_US);
     pthread_mutex_unlock(&bus->request_mutex);
     for (uint32_t i = 0; i < bus->transport_count; i++) {
         pr__reply_box *box = &bus->transports[i].box;
@@ -168,17 +197,38 @@ void pr__bus_end_requests(pr_bus *bus)
 
 /* ---- a request ---- */
 
-static pr_status begin(pr_bus *bus, pr__bus_transport *at, pr__request *request, pr_error *err)
+/* A box runs, or the time is over. Locked. */
+static pr_status have_box(pr_bus *bus, pr__bus_transport *at, int64_t until_us, pr_error *err)
+{
+    while (atomic_load(&bus->started) && !at->box.running) {
+        int64_t left_us = until_us - pr__monotonic_us();
+        if (!at->box.opening)
+            TRY(box_open(bus, at, err));
+        else if (left_us > 0)
+            pr__cond_wait_us(&bus->answered, &bus->request_mutex,
+                             left_us < LOOK_US ? left_us : LOOK_US);
+        else
+            return pr__fail_retry(err, PR_E_BUSY, PR_RETRY_SAME, ORIGIN,
+                                  "the subscription for answers on '%s' is not made yet",
+                                  at->given->name);
+    }
+    if (!atomic_load(&bus->started))
+        return pr__fail(err, PR_E_STATE, ORIGIN, "the bus is not started: no answer could come");
+    return PR_OK;
+}
+
+static pr_status begin(pr_bus *bus, pr__bus_transport *at, pr__request *request, int64_t until_us,
+                       pr_error *err)
 {
     pthread_mutex_lock(&bus->request_mutex);
-    pr_status status = PR_OK;
-    if (!atomic_load(&bus->started))
-        status = pr__fail(err, PR_E_STATE, ORIGIN, "the bus is not started: no answer could come");
-    if (status == PR_OK)
-        status = box_open(bus, at, err);
+    bus->asking++;
+    pr_status status = have_box(bus, at, until_us, err);
     if (status == PR_OK) {
         request->next = bus->waiting;
         bus->waiting = request;
+    } else {
+        bus->asking--;
+        pthread_cond_broadcast(&bus->answered);
     }
     pthread_mutex_unlock(&bus->request_mutex);
     return status;
@@ -188,7 +238,7 @@ static pr_status begin(pr_bus *bus, pr__bus_transport *at, pr__request *request,
 static void await(pr_bus *bus, pr__request *request, int64_t until_us)
 {
     pthread_mutex_lock(&bus->request_mutex);
-    while (!request->reply && !request->cancelled) {
+    while (!request->reply && !atomic_load(&request->cancelled)) {
         int64_t left_us = until_us - pr__monotonic_us();
         if (left_us <= 0)
             break;
@@ -199,6 +249,8 @@ static void await(pr_bus *bus, pr__request *request, int64_t until_us)
     while (*link != request)
         link = &(*link)->next;
     *link = request->next;
+    bus->asking--;
+    pthread_cond_broadcast(&bus->answered);
     pthread_mutex_unlock(&bus->request_mutex);
 }
 
@@ -262,7 +314,7 @@ static pr_status conclude(pr_bus *bus, const pr_request_options *opt, const char
                           pr_error *err)
 {
     pr_reply *reply = waiting->reply;
-    if (!reply && waiting->cancelled)
+    if (!reply && atomic_load(&waiting->cancelled))
         return pr__fail(err, PR_E_CANCELLED, ORIGIN, "the bus was stopped before the answer came");
     if (!reply) {
         atomic_fetch_add(&bus->timeouts, 1);
@@ -277,6 +329,12 @@ static pr_status conclude(pr_bus *bus, const pr_request_options *opt, const char
     else
         pr_reply_free(reply);
     return status;
+}
+
+static int64_t ms_until(int64_t until_us)
+{
+    int64_t left_us = until_us - pr__monotonic_us();
+    return left_us > 0 ? (left_us + 999) / 1000 : 0;
 }
 
 pr_status pr_bus_request(pr_bus *bus, const char *to, const pr_message *request,
@@ -302,7 +360,7 @@ pr_status pr_bus_request(pr_bus *bus, const char *to, const pr_message *request,
     TRY(pr__bus_prepare(bus, &own, &prepared, err));
     if (prepared.message.id != prepared.id)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the id of a request must be a UUID, or none");
-    TRY(begin(bus, at, &waiting, err));
+    TRY(begin(bus, at, &waiting, until_us, err));
     pr__format(reply_to, sizeof reply_to, "%s://reply/%s", at->given->name, at->box.id);
     pr_status status = with_reply_to(request, reply_to, &headers, &prepared.message.headers, err);
     if (status == PR_OK && prepared.message.expires_at_us == 0)
@@ -311,7 +369,8 @@ pr_status pr_bus_request(pr_bus *bus, const char *to, const pr_message *request,
     if (status == PR_OK)
         status = pr_message_check(&prepared.message, bus->opt.store->body_size_max, err);
     if (status == PR_OK)
-        status = pr__bus_submit(bus, at, &prepared.message, timeout_ms, err);
+        status =
+            pr__bus_submit(bus, at, &prepared.message, ms_until(until_us), &waiting.cancelled, err);
     atomic_fetch_add(&bus->requests, 1);
     await(bus, &waiting, status == PR_OK ? until_us : 0);
     if (status != PR_OK) {

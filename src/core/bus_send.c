@@ -81,57 +81,104 @@ static pr_status outcome_status(const pr_submitted *outcome, const char *destina
                           destination, outcome->reason);
 }
 
-static pr_status hand_over(pr_transport *sender, const pr_message *message, int64_t until_us,
-                           pr_error *err)
+/* One message on its way. */
+typedef struct sending {
+    pr_transport *sender;
+    const pr_message *message;
+    const atomic_bool *cancelled; /* may be NULL */
+    int64_t deadline_ms, until_us;
+    bool held; /* the sender has it, and no outcome came */
+} sending;
+
+/* For how long to wait in one call: a cancellation must be seen. */
+static int64_t slice_ms(const sending *of)
 {
-    pr_submission submission = {.ticket = 1, .message = message};
+    int64_t left_ms = (of->until_us - pr__monotonic_us() + 999) / 1000;
+    if (left_ms <= 0)
+        return 0;
+    return of->cancelled && left_ms > PR__BUS_SLICE_US / 1000 ? PR__BUS_SLICE_US / 1000 : left_ms;
+}
+
+static bool is_late(const sending *of)
+{
+    return pr__monotonic_us() >= of->until_us;
+}
+
+static pr_status check_cancelled(const sending *of, pr_error *err)
+{
+    if (of->cancelled && atomic_load(of->cancelled))
+        return pr__fail(err, PR_E_CANCELLED, ORIGIN, "the bus was stopped before it was sent");
+    return PR_OK;
+}
+
+/* A connection that fails tells so before its time is over; one that takes longer is waited for. */
+static pr_status open_sender(const sending *of, pr_error *err)
+{
+    for (;;) {
+        pr_error local = PR_ERROR_INIT;
+        int64_t wait_ms = slice_ms(of), began_us = pr__monotonic_us();
+        pr_status status = pr_transport_open(of->sender, wait_ms, &local);
+        if (status == PR_OK)
+            return status;
+        TRY(check_cancelled(of, err));
+        if (is_late(of) || pr__monotonic_us() - began_us < wait_ms * 1000) {
+            pr__error_copy(err, &local);
+            return status;
+        }
+    }
+}
+
+static pr_status hand_over(sending *of, pr_error *err)
+{
+    pr_submission submission = {.ticket = 1, .message = of->message};
     size_t accepted = 0;
     for (;;) {
-        TRY(pr_transport_submit(sender, &submission, 1, &accepted, err));
-        if (accepted == 1)
+        TRY(check_cancelled(of, err));
+        TRY(pr_transport_submit(of->sender, &submission, 1, &accepted, err));
+        of->held = accepted == 1;
+        if (of->held)
             return PR_OK;
-        if (pr__monotonic_us() >= until_us)
+        if (is_late(of))
             return pr__fail_retry(err, PR_E_BUSY, PR_RETRY_SAME, ORIGIN,
-                                  "transport '%s' takes nothing now", sender->name);
+                                  "transport '%s' takes nothing now", of->sender->name);
         pr__sleep_us(FULL_US);
     }
 }
 
-static int64_t left_ms_until(int64_t until_us)
-{
-    int64_t left_ms = (until_us - pr__monotonic_us()) / 1000;
-    return left_ms > 0 ? left_ms : 0;
-}
-
 /* The sender is ours, one message at a time: the first outcome is this one's. */
-static pr_status submit(pr_transport *sender, const pr_message *message, int64_t deadline_ms,
-                        int64_t until_us, pr_error *err)
+static pr_status submit(sending *of, pr_error *err)
 {
-    TRY(pr_transport_open(sender, left_ms_until(until_us), err));
-    TRY(hand_over(sender, message, until_us, err));
+    TRY(open_sender(of, err));
+    TRY(hand_over(of, err));
     for (;;) {
         pr_submitted outcome;
         size_t count = 0;
-        int64_t left_ms = left_ms_until(until_us);
-        TRY(pr_transport_poll(sender, left_ms, &outcome, 1, &count, err));
-        if (count == 1)
-            return outcome_status(&outcome, message->destination, err);
-        if (left_ms == 0)
+        bool late = is_late(of);
+        TRY(pr_transport_poll(of->sender, slice_ms(of), &outcome, 1, &count, err));
+        of->held = count == 0;
+        if (!of->held)
+            return outcome_status(&outcome, of->message->destination, err);
+        TRY(check_cancelled(of, err));
+        if (late)
             return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_UNKNOWN, ORIGIN,
-                                  "transport '%s' did not confirm within %lld ms", sender->name,
-                                  (long long)deadline_ms);
+                                  "transport '%s' did not confirm within %lld ms", of->sender->name,
+                                  (long long)of->deadline_ms);
     }
 }
 
+/* A sender that still holds the message, or whose connection failed, is not sound. */
 pr_status pr__bus_submit(pr_bus *bus, pr__bus_transport *at, const pr_message *message,
-                         int64_t deadline_ms, pr_error *err)
+                         int64_t deadline_ms, const atomic_bool *cancelled, pr_error *err)
 {
-    pr_transport *sender = NULL;
-    int64_t until_us = pr__monotonic_us() + deadline_ms * 1000;
-    pr_status status = pr__bus_transport_take(at, until_us, &sender, err);
+    sending of = {.message = message,
+                  .cancelled = cancelled,
+                  .deadline_ms = deadline_ms,
+                  .until_us = pr__monotonic_us() + deadline_ms * 1000};
+    pr_status status = pr__bus_transport_take(at, of.until_us, cancelled, &of.sender, err);
     if (status == PR_OK) {
-        status = submit(sender, message, deadline_ms, until_us, err);
-        pr__bus_transport_give(at, sender, status != PR_E_BACKEND && status != PR_E_BUSY);
+        status = submit(&of, err);
+        pr__bus_transport_give(at, of.sender,
+                               !of.held && status != PR_E_BACKEND && status != PR_E_BUSY);
     }
     atomic_fetch_add(status == PR_OK ? &bus->published : &bus->refused, 1);
     return status;
@@ -151,7 +198,7 @@ static pr_status publish(pr_bus *bus, const char *to, const pr_message *message,
                         "deliver_at_us needs the outbox: use pr_bus_enqueue");
     TRY(pr__bus_prepare(bus, &own, &prepared, err));
     TRY(pr__bus_route(bus, address, &at, err));
-    TRY(pr__bus_submit(bus, at, &prepared.message, bus->opt.publish_deadline_ms, err));
+    TRY(pr__bus_submit(bus, at, &prepared.message, bus->opt.publish_deadline_ms, NULL, err));
     if (ret_enqueued) {
         memcpy(ret_enqueued->id, prepared.id, sizeof ret_enqueued->id);
         ret_enqueued->duplicate = false;

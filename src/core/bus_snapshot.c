@@ -64,10 +64,10 @@ pr_status pr_bus_snapshot_get(pr_bus *bus, pr_bus_snapshot *ret_snapshot, pr_err
     now.endpoint_count = bus->endpoint_count;
     for (uint32_t i = 0; i < bus->endpoint_count; i++)
         add_endpoint(&now, bus->endpoints[i].endpoint);
-    pthread_mutex_lock(&bus->life_mutex);
+    pthread_mutex_lock(&bus->relay_mutex);
     if (now.started)
         add_relay(&now, bus->relay);
-    pthread_mutex_unlock(&bus->life_mutex);
+    pthread_mutex_unlock(&bus->relay_mutex);
     if (now.started && now.stopped > 0)
         worsen(&now, PR_HEALTH_DEGRADED, "endpoints", "one of them is not subscribed");
     now.published = atomic_load(&bus->published);

@@ -43,24 +43,34 @@ pr_status pr__bus_transport_clone(pr__bus_transport *at, pr_transport **ret_clon
     return status;
 }
 
+static bool is_set(const atomic_bool *cancelled)
+{
+    return cancelled && atomic_load(cancelled);
+}
+
 /* Locked. */
-static bool wait_returned(pr__bus_transport *at, int64_t until_us)
+static bool wait_returned(pr__bus_transport *at, int64_t until_us, const atomic_bool *cancelled)
 {
     while (at->idle_count == 0 && at->sender_count == PR__BUS_SENDERS_MAX) {
         int64_t left_us = until_us - pr__monotonic_us();
-        if (left_us <= 0)
+        if (left_us <= 0 || is_set(cancelled))
             return false;
-        pr__cond_wait_us(&at->returned, &at->mutex, left_us);
+        pr__cond_wait_us(&at->returned, &at->mutex,
+                         cancelled && left_us > PR__BUS_SLICE_US ? PR__BUS_SLICE_US : left_us);
     }
     return true;
 }
 
-pr_status pr__bus_transport_take(pr__bus_transport *at, int64_t until_us, pr_transport **ret_sender,
+pr_status pr__bus_transport_take(pr__bus_transport *at, int64_t until_us,
+                                 const atomic_bool *cancelled, pr_transport **ret_sender,
                                  pr_error *err)
 {
     pr_status status = PR_OK;
     pthread_mutex_lock(&at->mutex);
-    if (!wait_returned(at, until_us)) {
+    bool returned = wait_returned(at, until_us, cancelled);
+    if (is_set(cancelled)) {
+        status = pr__fail(err, PR_E_CANCELLED, ORIGIN, "the bus was stopped before it was sent");
+    } else if (!returned) {
         status = pr__fail_retry(err, PR_E_BUSY, PR_RETRY_SAME, ORIGIN,
                                 "transport '%s' has %d messages in flight that were published "
                                 "directly: publish it again, or use the outbox",

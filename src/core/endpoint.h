@@ -76,6 +76,8 @@ typedef struct pr__worker {
     pr_endpoint *endpoint;
     pr_store *store; /* NULL: not opened, or dropped after a failure */
     pthread_t thread;
+    _Atomic pthread_t self; /* as it knows itself */
+    atomic_bool begun;      /* self stands */
 } pr__worker;
 
 struct pr_endpoint {
@@ -122,13 +124,17 @@ struct pr_endpoint {
     _Atomic int64_t stop_seen_us; /* when the stop was seen first; 0 = not */
     atomic_bool stopping;
     atomic_bool running;
-    atomic_bool cancelling; /* stopped, and the grace is over: handlers are to give up */
-    atomic_bool entered;    /* somebody is inside of step or run */
-    pthread_mutex_t mutex;  /* guards snapshot */
+    atomic_bool cancelling;   /* stopped, and the grace is over: handlers are to give up */
+    atomic_bool entered;      /* somebody is inside of step or run */
+    _Atomic pthread_t inside; /* that one; 0 = nobody */
+    pthread_mutex_t mutex;    /* guards snapshot */
     pr_endpoint_snapshot snapshot;
 };
 
 int64_t pr__endpoint_now_us(const pr_endpoint *endpoint);
+
+/* Is the caller a handler of the endpoint, or one of its threads? */
+bool pr__endpoint_on_own_thread(pr_endpoint *endpoint);
 
 /* Counters and observations, by the endpoint's thread. */
 #define PR_ENDPOINT_COUNT(endpoint, field)                                                         \

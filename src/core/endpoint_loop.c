@@ -22,6 +22,7 @@
 #define PAUSE_INITIAL_MS 100
 #define PAUSE_MAX_MS     5000
 #define RECEIVE_MAX      64
+#define NOBODY           ((pthread_t)0) /* no thread of this system has that number */
 
 static const pr__backoff pause_backoff = {PAUSE_INITIAL_MS, PAUSE_MAX_MS, 0};
 
@@ -363,12 +364,20 @@ static pr_status step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err
 static pr_status enter(pr_endpoint *endpoint, const char *call, pr_error *err)
 {
     bool expected = false;
-    if (atomic_compare_exchange_strong(&endpoint->entered, &expected, true))
+    if (atomic_compare_exchange_strong(&endpoint->entered, &expected, true)) {
+        atomic_store(&endpoint->inside, pthread_self());
         return PR_OK;
+    }
     return pr__fail(err, PR_E_STATE, ORIGIN,
                     "the endpoint runs already: %s was called from its own handler, or from a "
                     "second thread",
                     call);
+}
+
+static void leave(pr_endpoint *endpoint)
+{
+    atomic_store(&endpoint->inside, NOBODY);
+    atomic_store(&endpoint->entered, false);
 }
 
 pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
@@ -377,7 +386,7 @@ pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
         return pr__fail(err, PR_E_INVALID, ORIGIN, "endpoint or ret_wait_ms is NULL");
     TRY(enter(endpoint, "pr_endpoint_step", err));
     pr_status status = step(endpoint, ret_wait_ms, err);
-    atomic_store(&endpoint->entered, false);
+    leave(endpoint);
     return status;
 }
 
@@ -409,7 +418,7 @@ pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *err)
     atomic_store(&endpoint->cancelling, false);
     atomic_store(&endpoint->stop_seen_us, 0);
     atomic_store(&endpoint->running, false);
-    atomic_store(&endpoint->entered, false);
+    leave(endpoint);
     pr__endpoint_observe(endpoint, PR_OBSERVE_ENDPOINT_STATE, NULL, PR_OK, "stopped");
     return PR_OK;
 }

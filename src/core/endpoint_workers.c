@@ -81,6 +81,8 @@ static void *worker_run(void *user)
 {
     pr__worker *worker = user;
     pr_endpoint *endpoint = worker->endpoint;
+    atomic_store(&worker->self, pthread_self());
+    atomic_store(&worker->begun, true);
     pthread_mutex_lock(&endpoint->hand_mutex);
     while (!endpoint->ending) {
         pr__work *works[PR_ENDPOINT_BATCH_MAX];
@@ -284,6 +286,19 @@ static void end_workers(pr_endpoint *endpoint)
     endpoint->worker_count = 0;
     pthread_mutex_unlock(&endpoint->hand_mutex);
     endpoint->workers = pr__free(endpoint->workers);
+}
+
+bool pr__endpoint_on_own_thread(pr_endpoint *endpoint)
+{
+    pthread_t self = pthread_self();
+    bool own = pthread_equal(atomic_load(&endpoint->inside), self) != 0;
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    for (uint32_t i = 0; i < endpoint->worker_count && !own; i++) {
+        pr__worker *worker = &endpoint->workers[i];
+        own = atomic_load(&worker->begun) && pthread_equal(atomic_load(&worker->self), self);
+    }
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    return own;
 }
 
 bool pr__endpoint_run_workers(pr_endpoint *endpoint)

@@ -27,9 +27,17 @@ static pr_status make(pr_transport **ret_transport, pr_error *err)
     return pr_amqp_transport_new(uri, &opt, ret_transport, err);
 }
 
+static void block(bool on)
+{
+    rabbitmq_server_eval(server, NULL, 0, "%s",
+                         on ? "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})"
+                            : "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
+}
+
 const bus_carrier *rabbitmq_carrier_start(void)
 {
-    static const bus_carrier carrier = {.scheme = "rabbitmq", .fresh = fresh, .make = make};
+    static const bus_carrier carrier = {
+        .scheme = "rabbitmq", .fresh = fresh, .make = make, .block = block};
     const char *wanted = getenv("POSTROOM_BUS_CARRIER");
     if (!wanted || strcmp(wanted, carrier.scheme) != 0)
         return NULL;

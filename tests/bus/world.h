@@ -45,6 +45,7 @@ typedef struct bus_carrier {
     const char *scheme;
     void (*fresh)(void); /* nothing of earlier cases is at the other side */
     pr_status (*make)(pr_transport **ret_transport, pr_error *err);
+    void (*block)(bool on); /* it takes nothing from anybody */
 } bus_carrier;
 
 /* What the handler does. */
@@ -112,6 +113,7 @@ size_t leased_suite(const struct CMUnitTest **ret_tests);
 size_t scope_suite(const struct CMUnitTest **ret_tests);
 size_t workers_suite(const struct CMUnitTest **ret_tests);
 size_t bus_suite(const struct CMUnitTest **ret_tests);
+size_t life_suite(const struct CMUnitTest **ret_tests);
 size_t order_suite(const struct CMUnitTest **ret_tests);
 size_t batch_suite(const struct CMUnitTest **ret_tests);
 size_t idle_suite(const struct CMUnitTest **ret_tests);

@@ -199,9 +199,9 @@ static void test_none_is_left(void **state)
     bench_open(&b, PATIENCE);
     pr__bus_transport *at = &b.bus->transports[0];
     for (int i = 0; i < PR__BUS_SENDERS_MAX; i++)
-        check_ok(pr__bus_transport_take(at, 0, &senders[i], &err), &err, "take");
-    check_error(pr__bus_transport_take(at, 0, &senders[PR__BUS_SENDERS_MAX], &err), &err, PR_E_BUSY,
-                "transport 'fake' has 8 messages in flight", "one too many");
+        check_ok(pr__bus_transport_take(at, 0, NULL, &senders[i], &err), &err, "take");
+    check_error(pr__bus_transport_take(at, 0, NULL, &senders[PR__BUS_SENDERS_MAX], &err), &err,
+                PR_E_BUSY, "transport 'fake' has 8 messages in flight", "one too many");
     assert_int_equal(err.retry, PR_RETRY_SAME);
     for (int i = 0; i < PR__BUS_SENDERS_MAX; i++)
         pr__bus_transport_give(at, senders[i], /* sound= */ i % 2 == 0);
