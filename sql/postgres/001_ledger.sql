@@ -25,100 +25,79 @@ INSERT INTO {p}setting (name, value) VALUES
     ('lanes', '{lanes}'),
     ('default_transport', '{default_transport}');
 
--- What a message must keep, wherever it stands. A function, and not a constraint for each rule, since
--- the server reads each constraint anew for every INSERT, which cost as much as the INSERT itself. The
--- error names the broken rule as a constraint. Operators are named in full: it runs in anybody's session.
-CREATE FUNCTION {p}message_check(message_id uuid, type text, type_version bigint, content_type text,
-    destination text, source text, key text, tenant text, correlation_id text, causation_id text,
-    traceparent text, tracestate text, headers text, body bytea, occurred_at timestamptz,
-    expires_at timestamptz) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken text := CASE
-        WHEN message_id OPERATOR(pg_catalog.=) '00000000-0000-0000-0000-000000000000'
-            THEN 'message_id_is_not_nil'
-        WHEN type OPERATOR(pg_catalog.!~~) 'urn:message:_%:_%'
-            OR pg_catalog.octet_length(type) OPERATOR(pg_catalog.>) 200
-            THEN 'type_is_urn_message_namespace_name_of_200_bytes_at_most'
-        WHEN type_version OPERATOR(pg_catalog.<) 1
-            OR type_version OPERATOR(pg_catalog.>) 4294967295
-            THEN 'type_version_is_1_or_more'
-        WHEN pg_catalog.octet_length(content_type) OPERATOR(pg_catalog.=) 0
-            OR pg_catalog.octet_length(content_type) OPERATOR(pg_catalog.>) 255
-            THEN 'content_type_has_1_to_255_bytes'
-        WHEN destination OPERATOR(pg_catalog.!~) '^[a-z][^:]*://.'
-            OR pg_catalog.octet_length(destination) OPERATOR(pg_catalog.>) 512
-            THEN 'destination_is_an_address_of_512_bytes_at_most'
-        WHEN pg_catalog.octet_length(source) OPERATOR(pg_catalog.>) 255
-            THEN 'source_has_255_bytes_at_most'
-        WHEN pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 0
-            OR pg_catalog.octet_length(key) OPERATOR(pg_catalog.>) 255
-            THEN 'key_has_1_to_255_bytes'
-        WHEN pg_catalog.octet_length(tenant) OPERATOR(pg_catalog.>) 255
-            THEN 'tenant_has_255_bytes_at_most'
-        WHEN pg_catalog.octet_length(correlation_id) OPERATOR(pg_catalog.>) 255
-            THEN 'correlation_id_has_255_bytes_at_most'
-        WHEN pg_catalog.octet_length(causation_id) OPERATOR(pg_catalog.>) 255
-            THEN 'causation_id_has_255_bytes_at_most'
-        WHEN pg_catalog.octet_length(traceparent) OPERATOR(pg_catalog.>) 128
-            THEN 'traceparent_has_128_bytes_at_most'
-        WHEN pg_catalog.octet_length(tracestate) OPERATOR(pg_catalog.>) 512
-            THEN 'tracestate_has_512_bytes_at_most'
-        WHEN CASE WHEN headers IS NULL THEN false
-                  WHEN pg_catalog.octet_length(headers) OPERATOR(pg_catalog.>) 32768 THEN true
-                  ELSE pg_catalog.json_typeof(headers::pg_catalog.json)
-                      OPERATOR(pg_catalog.<>) 'object' END
-            THEN 'headers_is_a_json_object_of_32768_bytes_at_most'
-        WHEN pg_catalog.octet_length(body) OPERATOR(pg_catalog.>) 67108864
-            THEN 'body_has_67108864_bytes_at_most'
-        WHEN occurred_at OPERATOR(pg_catalog.<) '0001-01-01 00:00:00+00'
-            OR occurred_at OPERATOR(pg_catalog.>=) '10000-01-01 00:00:00+00'
-            THEN 'occurred_at_is_in_year_1_to_9999'
-        WHEN expires_at OPERATOR(pg_catalog.<) '0001-01-01 00:00:00+00'
-            OR expires_at OPERATOR(pg_catalog.>=) '10000-01-01 00:00:00+00'
-            THEN 'expires_at_is_in_year_1_to_9999'
-    END;
-BEGIN
-    IF broken IS NULL THEN
-        RETURN true;
-    END IF;
-    RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = broken,
-        MESSAGE = pg_catalog.format('the message violates check constraint "%s"', broken);
-END
-$$;
+-- What a message must keep, wherever it stands: a domain a column, since the server keeps the rules of
+-- domains between statements, and reads a table's constraints anew for every INSERT. The error names
+-- the broken rule as a constraint.
+CREATE DOMAIN {p}message_id AS uuid
+    CONSTRAINT message_id_is_not_nil CHECK (VALUE <> '00000000-0000-0000-0000-000000000000');
+CREATE DOMAIN {p}message_type AS text COLLATE "C"
+    CONSTRAINT type_is_urn_message_namespace_name_of_200_bytes_at_most
+        CHECK (VALUE LIKE 'urn:message:_%:_%' AND octet_length(VALUE) <= 200);
+CREATE DOMAIN {p}message_version AS bigint
+    CONSTRAINT type_version_is_1_or_more CHECK (VALUE >= 1 AND VALUE <= 4294967295);
+CREATE DOMAIN {p}message_content_type AS text COLLATE "C"
+    CONSTRAINT content_type_has_1_to_255_bytes
+        CHECK (octet_length(VALUE) >= 1 AND octet_length(VALUE) <= 255);
+CREATE DOMAIN {p}message_destination AS text COLLATE "C"
+    CONSTRAINT destination_is_an_address_of_512_bytes_at_most
+        CHECK (VALUE ~ '^[a-z][^:]*://.' AND octet_length(VALUE) <= 512);
+CREATE DOMAIN {p}message_source AS text COLLATE "C"
+    CONSTRAINT source_has_255_bytes_at_most CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN {p}message_key AS text COLLATE "C"
+    CONSTRAINT key_has_1_to_255_bytes
+        CHECK (octet_length(VALUE) >= 1 AND octet_length(VALUE) <= 255);
+CREATE DOMAIN {p}message_tenant AS text COLLATE "C"
+    CONSTRAINT tenant_has_255_bytes_at_most CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN {p}message_correlation_id AS text COLLATE "C"
+    CONSTRAINT correlation_id_has_255_bytes_at_most CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN {p}message_causation_id AS text COLLATE "C"
+    CONSTRAINT causation_id_has_255_bytes_at_most CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN {p}message_traceparent AS text COLLATE "C"
+    CONSTRAINT traceparent_has_128_bytes_at_most CHECK (octet_length(VALUE) <= 128);
+CREATE DOMAIN {p}message_tracestate AS text COLLATE "C"
+    CONSTRAINT tracestate_has_512_bytes_at_most CHECK (octet_length(VALUE) <= 512);
+CREATE DOMAIN {p}message_headers AS text COLLATE "C"
+    CONSTRAINT headers_is_a_json_object_of_32768_bytes_at_most
+        CHECK (CASE WHEN octet_length(VALUE) > 32768 THEN false
+                    ELSE json_typeof(VALUE::json) = 'object' END);
+CREATE DOMAIN {p}message_body AS bytea
+    CONSTRAINT body_has_67108864_bytes_at_most CHECK (octet_length(VALUE) <= 67108864);
+CREATE DOMAIN {p}message_occurred_at AS timestamptz
+    CONSTRAINT occurred_at_is_in_year_1_to_9999 CHECK (
+        VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
+CREATE DOMAIN {p}message_expires_at AS timestamptz
+    CONSTRAINT expires_at_is_in_year_1_to_9999 CHECK (
+        VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
 
 -- The log. Insert only: the state of a message is where it stands, never a column of this table.
 -- Anybody may insert type and body; the rest has defaults, and the lane is computed. xid stands
--- before id, so that a row's transaction id is older than its id.
+-- before id, so that a row's transaction id is older than its id. Numbers stand in quotes where they
+-- would else be cast, in every statement.
 CREATE TABLE {p}outbox (
     xid            xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
     id             bigint GENERATED ALWAYS AS IDENTITY,
     lane           integer NOT NULL GENERATED ALWAYS AS (
-        ((CASE WHEN key IS NULL THEN id
-               ELSE pg_catalog.hashtextextended(key COLLATE "C", 0) END) & {mask})::integer) STORED,
-    message_id     uuid NOT NULL DEFAULT pg_catalog.encode(pg_catalog.set_bit(pg_catalog.set_bit(
-        overlay(pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) PLACING substring(
-            pg_catalog.int8send((extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)::bigint)
-            FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid,
-    type           text COLLATE "C" NOT NULL,
-    type_version   bigint NOT NULL DEFAULT 1,
-    content_type   text COLLATE "C" NOT NULL DEFAULT 'application/json',
-    destination    text COLLATE "C",
-    source         text COLLATE "C",
-    key            text COLLATE "C",
-    tenant         text COLLATE "C" NOT NULL DEFAULT '',
-    correlation_id text COLLATE "C",
-    causation_id   text COLLATE "C",
-    traceparent    text COLLATE "C",
-    tracestate     text COLLATE "C",
-    headers        text COLLATE "C",
-    body           bytea NOT NULL,
-    occurred_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    expires_at     timestamptz,
-    CONSTRAINT {n}outbox_message CHECK ({p}message_check(message_id, type,
-        type_version, content_type, destination, source, key, tenant, correlation_id, causation_id,
-        traceparent, tracestate, headers, body, occurred_at, expires_at)),
+        (coalesce(pg_catalog.hashtextextended(key, '0'), id) & '{mask}')::integer) STORED,
+    message_id     {p}message_id NOT NULL DEFAULT pg_catalog.encode(pg_catalog.set_bit(
+        pg_catalog.set_bit(overlay(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+            PLACING substring(pg_catalog.int8send((extract(epoch FROM
+                pg_catalog.clock_timestamp()) * 1000)::bigint) FROM 3)
+            FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid,
+    type           {p}message_type NOT NULL,
+    type_version   {p}message_version NOT NULL DEFAULT '1',
+    content_type   {p}message_content_type NOT NULL DEFAULT 'application/json',
+    destination    {p}message_destination,
+    source         {p}message_source,
+    key            {p}message_key,
+    tenant         {p}message_tenant NOT NULL DEFAULT '',
+    correlation_id {p}message_correlation_id,
+    causation_id   {p}message_causation_id,
+    traceparent    {p}message_traceparent,
+    tracestate     {p}message_tracestate,
+    headers        {p}message_headers,
+    body           {p}message_body NOT NULL,
+    occurred_at    {p}message_occurred_at NOT NULL DEFAULT clock_timestamp(),
+    expires_at     {p}message_expires_at,
     CONSTRAINT {n}outbox_pkey PRIMARY KEY (lane, id)
 );
 
@@ -183,22 +162,22 @@ CREATE TABLE {p}outbox_parked (
     reader         bigint NOT NULL,
     log_id         bigint NOT NULL,   -- id in the log; of a delayed one its place
     lane           integer NOT NULL,  -- -1 for a delayed one
-    message_id     uuid NOT NULL,
-    type           text COLLATE "C" NOT NULL,
-    type_version   bigint NOT NULL,
-    content_type   text COLLATE "C" NOT NULL,
-    destination    text COLLATE "C",
-    source         text COLLATE "C",
-    key            text COLLATE "C",
-    tenant         text COLLATE "C" NOT NULL,
-    correlation_id text COLLATE "C",
-    causation_id   text COLLATE "C",
-    traceparent    text COLLATE "C",
-    tracestate     text COLLATE "C",
-    headers        text COLLATE "C",
-    body           bytea NOT NULL,
-    occurred_at    timestamptz NOT NULL,
-    expires_at     timestamptz,
+    message_id     {p}message_id NOT NULL,
+    type           {p}message_type NOT NULL,
+    type_version   {p}message_version NOT NULL,
+    content_type   {p}message_content_type NOT NULL,
+    destination    {p}message_destination,
+    source         {p}message_source,
+    key            {p}message_key,
+    tenant         {p}message_tenant NOT NULL,
+    correlation_id {p}message_correlation_id,
+    causation_id   {p}message_causation_id,
+    traceparent    {p}message_traceparent,
+    tracestate     {p}message_tracestate,
+    headers        {p}message_headers,
+    body           {p}message_body NOT NULL,
+    occurred_at    {p}message_occurred_at NOT NULL,
+    expires_at     {p}message_expires_at,
     state           text NOT NULL
         CHECK (state IN ('delayed', 'failed', 'held', 'processing', 'dead')),
     resume_state    text CHECK (resume_state IN ('failed', 'held')),  -- what a processing one was
@@ -218,9 +197,6 @@ CREATE TABLE {p}outbox_parked (
     operator_hold   boolean NOT NULL DEFAULT false,
     parked_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     redriven_at     timestamptz,
-    CONSTRAINT {n}outbox_parked_message CHECK ({p}message_check(message_id, type,
-        type_version, content_type, destination, source, key, tenant, correlation_id, causation_id,
-        traceparent, tracestate, headers, body, occurred_at, expires_at)),
     CONSTRAINT {n}outbox_parked_by_log_id UNIQUE (reader, log_id)
 );
 

@@ -113,6 +113,32 @@ AS $$
                       $14, $15, $16, $17)
 $$;
 
+-- What the library calls on a host's connection, where it may prepare nothing: an INSERT whose plan the
+-- session keeps. With the caller's rights: it can do no more than an INSERT of the caller's own.
+-- Procedures, since CALL costs less than SELECT.
+CREATE PROCEDURE {p}append(message_id uuid, type text, body bytea, occurred_at timestamptz, key text)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO {p}outbox (message_id, type, body, occurred_at, key) VALUES ($1, $2, $3, $4, $5);
+END
+$$;
+
+-- The same of all columns of a message.
+CREATE PROCEDURE {p}append(
+    message_id uuid, type text, type_version bigint, content_type text, destination text,
+    source text, key text, tenant text, correlation_id text, causation_id text, traceparent text,
+    tracestate text, headers text, body bytea, occurred_at timestamptz, expires_at timestamptz)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO {p}outbox (message_id, type, type_version, content_type, destination, source, key,
+        tenant, correlation_id, causation_id, traceparent, tracestate, headers, body, occurred_at,
+        expires_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+END
+$$;
+
 -- The version of what other languages may rely on: enqueue, the message columns of outbox, the views.
 CREATE FUNCTION {p}api_version() RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp

@@ -10,6 +10,12 @@ REVOKE ALL ON FUNCTION {p}enqueue(text, text, text, text, text, text, timestampt
 
 REVOKE ALL ON FUNCTION {p}api_version() FROM PUBLIC;
 
+-- Whoever may insert into the log may do so by these.
+GRANT EXECUTE ON PROCEDURE {p}append(uuid, text, bytea, timestamptz, text) TO PUBLIC;
+
+GRANT EXECUTE ON PROCEDURE {p}append(uuid, text, bigint, text, text, text, text, text, text, text, text,
+        text, text, bytea, timestamptz, timestamptz) TO PUBLIC;
+
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{r}')

@@ -296,6 +296,9 @@ static const struct {
      false},
     {"a column of another type",
      "ALTER TABLE postroom.inbox ALTER COLUMN body_hash TYPE text USING ''", "body_hash", false},
+    {"a column without its rules",
+     "ALTER TABLE postroom.outbox ALTER COLUMN source TYPE text COLLATE \"C\"",
+     "it must be \"postroom\".message_source", false},
     {"a lane of another expression",
      "ALTER TABLE postroom.outbox DROP COLUMN lane CASCADE, ADD COLUMN lane integer NOT NULL "
      "GENERATED ALWAYS AS (((id * 3) & 15)::integer) STORED; ALTER TABLE postroom.outbox ADD "
@@ -350,6 +353,11 @@ static const struct {
      false},
     {"a function that is gone", "DROP FUNCTION postroom.api_version()",
      "function 'api_version' is missing", false},
+    {"procedures that are gone",
+     "DROP PROCEDURE postroom.append(uuid, text, bytea, timestamptz, text); DROP PROCEDURE "
+     "postroom.append(uuid, text, bigint, text, text, text, text, text, text, text, text, text, "
+     "text, bytea, timestamptz, timestamptz)",
+     "procedure 'append' is missing", false},
     {"an older schema", "DELETE FROM postroom.schema_version WHERE version > 2",
      "schema version 2 in", false},
     {"a column of a host that must be given",

@@ -265,6 +265,52 @@ static void many_are_one_statement(void **state)
     ground_done(&on);
 }
 
+/* On the host's connection nothing is prepared, and what happens to its session or to the table
+   between two messages does no harm. */
+static void a_joined_unit_prepares_nothing(void **state)
+{
+    static const struct {
+        const char *label;
+        const char *deed;
+        bool elsewhere; /* by other hands */
+    } cases[] = {
+        {"nothing", "SELECT 1", false},
+        {"names are found elsewhere", "SET search_path = nowhere", false},
+        {"DISCARD ALL", "DISCARD ALL", false},
+        {"a column more", "ALTER TABLE postroom.outbox ADD COLUMN note text", true},
+        {"a column of another type",
+         "ALTER TABLE postroom.outbox ALTER COLUMN headers TYPE varchar COLLATE \"C\"", true},
+        {"another session", "SET SESSION AUTHORIZATION DEFAULT", false},
+    };
+    ground on;
+    (void)state;
+    ground_make(&databases, NULL, &on);
+    pr_store *store = ground_store(on.uri);
+    PGconn *host = db_open(on.uri);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        pr_error err = PR_ERROR_INIT;
+        pr_unit *unit = NULL;
+        const pr_message messages[] = {
+            PR_MESSAGE(.type = TYPE_PLACED, .body = "x", .body_size_bytes = 1),
+            PR_MESSAGE(.type = TYPE_PLACED, .destination = TO_BROKER, .headers = "{}", .body = "x",
+                       .body_size_bytes = 1)};
+        db_run(cases[i].elsewhere ? on.db : host, cases[i].deed);
+        db_run(host, "BEGIN");
+        check_ok(pr_postgres_unit_join(store, host, &unit, &err), &err, cases[i].label);
+        for (size_t n = 0; n < COUNT_OF(messages); n++)
+            check_ok(pr_unit_enqueue(unit, &messages[n], NULL, &err), &err, cases[i].label);
+        db_run(host, "COMMIT");
+        check_ok(pr_unit_finished(unit, PR_OUTCOME_COMMITTED, &err), &err, cases[i].label);
+        pr_unit_free(unit);
+        assert_int_equal(db_number(host, "SELECT count(*) FROM pg_catalog.pg_prepared_statements"),
+                         0);
+        assert_int_equal(db_number(on.db, "SELECT count(*) FROM postroom.outbox"), 2 * (i + 1));
+    }
+    PQfinish(host);
+    pr_store_free(store);
+    ground_done(&on);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_claim_takes_what_it_asked_for),
         cmocka_unit_test(limits_are_literals),
         cmocka_unit_test(many_are_one_statement),
+        cmocka_unit_test(a_joined_unit_prepares_nothing),
     };
     databases.server = postgres_server_start(NULL);
     int failed = RUN_TESTS(tests);

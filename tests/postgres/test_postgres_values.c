@@ -41,6 +41,82 @@ static void what_is_given_comes_back(void **state)
     ground_done(&on);
 }
 
+/* ---- ways in ---- */
+
+/* Messages that differ in the columns that they have. */
+static size_t some_messages(pr_message out[16])
+{
+    const pr_message least = PR_MESSAGE(.type = TYPE_PLACED, .occurred_at_us = 1767225599123457,
+                                        .body = "1", .body_size_bytes = 1);
+    size_t count = 0;
+    out[count++] = least;
+    out[count] = least, out[count++].key = "k";
+    out[count] = least, out[count++].type_version = 2147483647;
+    out[count] = least, out[count++].content_type = "application/json";
+    out[count] = least, out[count++].content_type = "text/plain";
+    out[count] = least, out[count++].destination = TO_BROKER;
+    out[count] = least, out[count++].source = "shop";
+    out[count] = least, out[count++].tenant = "";
+    out[count] = least, out[count++].tenant = "north";
+    out[count] = least, out[count++].correlation_id = "c";
+    out[count] = least, out[count++].causation_id = "d";
+    out[count] = least, out[count++].traceparent = "p";
+    out[count] = least, out[count++].tracestate = "s";
+    out[count] = least, out[count++].headers = "{\"a\": \"b\"}";
+    out[count] = least, out[count++].expires_at_us = 4102444800000001;
+    out[count] = least, out[count].body = "", out[count++].body_size_bytes = 0;
+    return count;
+}
+
+/* The rows that stand, but for their ids, transactions and lanes, each as often as it does. */
+#define KINDS                                                                                      \
+    "SELECT string_agg(n || ' ' || row, ' ' ORDER BY row) FROM (SELECT count(*) AS n, ROW(type, "  \
+    "type_version, content_type, destination, source, key, tenant, correlation_id, "               \
+    "causation_id, traceparent, tracestate, headers, body, occurred_at, expires_at)::text AS row " \
+    "FROM postroom.outbox GROUP BY 2) AS k"
+
+/* The statement that is prepared, the host's, one for many, and one that looks for the id first
+   write the same rows. */
+static void every_way_in_gives_the_same_row(void **state)
+{
+    enum { PREPARED, JOINED, MANY, CALLERS, WAYS };
+    static const char *const labels[WAYS] = {"prepared", "joined", "many", "caller's ids"};
+    char first[8000], rows[8000], id[40];
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        ground on;
+        pr_error err = PR_ERROR_INIT;
+        pr_unit *unit = NULL;
+        pr_message messages[16];
+        size_t count = some_messages(messages);
+        ground_make(&databases, NULL, &on);
+        pr_store *store = ground_store(on.uri);
+        db_run(on.db, "BEGIN");
+        check_ok(way == JOINED ? pr_postgres_unit_join(store, on.db, &unit, &err)
+                               : pr_unit_begin(store, &unit, &err),
+                 &err, labels[way]);
+        for (size_t i = 0; i < count && way != MANY; i++) {
+            snprintf(id, sizeof id, "019a22d1-1ccc-7ba9-89b4-d7b94c7fb2%02x", (unsigned)i);
+            messages[i].id = way == CALLERS ? id : NULL;
+            check_ok(pr_unit_enqueue(unit, &messages[i], NULL, &err), &err, labels[way]);
+        }
+        if (way == MANY)
+            check_ok(pr_unit_enqueue_many(unit, messages, count, NULL, &err), &err, labels[way]);
+        if (way != JOINED)
+            check_ok(pr_unit_commit(unit, NULL, &err), &err, labels[way]);
+        db_run(on.db, "COMMIT");
+        if (way == JOINED)
+            check_ok(pr_unit_finished(unit, PR_OUTCOME_COMMITTED, &err), &err, labels[way]);
+        pr_unit_free(unit);
+        assert_int_equal(db_number(on.db, "SELECT count(*) FROM postroom.outbox"), count);
+        db_text(on.db, KINDS, way == 0 ? first : rows, sizeof rows);
+        if (way > 0)
+            assert_string_equal(rows, first);
+        pr_store_free(store);
+        ground_done(&on);
+    }
+}
+
 /* A body that the server could not take would look like an outage for ever: it is refused here. */
 static void a_body_beyond_the_limit_is_refused_before(void **state)
 {
@@ -378,6 +454,7 @@ int main(void)
         cmocka_unit_test(instants_have_a_zone_and_an_end),
         cmocka_unit_test(a_broken_rule_is_named),
         cmocka_unit_test(what_is_given_comes_back),
+        cmocka_unit_test(every_way_in_gives_the_same_row),
         cmocka_unit_test(bodies_are_never_parsed),
         cmocka_unit_test(nothing_is_cut_at_a_nul),
         cmocka_unit_test(a_long_transaction_has_the_time_of_now),

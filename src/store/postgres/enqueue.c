@@ -31,70 +31,34 @@ static const char SQL_ONE[] =
                 "17") "pg_catalog.unnest($18)) WITH ORDINALITY AS i (" PR__PG_MESSAGE_COLUMNS      \
                       ", deliver_at, caller_id, n)"
 
-/* Each column costs the server something in a statement that is not prepared; on the host's
-   connection none is. So only what this message has is named there. */
-#define COLUMN_TEXT_MAX 1024
+/* Without named statements the server would parse and plan an INSERT each time: procedures keep its
+   plan. Most messages have few columns, and each costs something. */
+static const char SQL_APPEND[] = "CALL {p}append($1, $2, $3, $4, $5)";
+static const char SQL_APPEND_ALL[] =
+    "CALL {p}append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
-typedef struct slim {
-    pr__pg_params params;
-    char columns[COLUMN_TEXT_MAX];
-    char values[COLUMN_TEXT_MAX];
-} slim;
-
-static void slim_column(slim *one, const char *name)
+/* Has it nothing but id, type, body, time and key? The rest is as by default. */
+static bool is_slim(const pr_message *m)
 {
-    size_t used = strlen(one->columns);
-    pr__format(one->columns + used, sizeof one->columns - used, ", %s", name);
-    used = strlen(one->values);
-    pr__format(one->values + used, sizeof one->values - used, ", $%d", one->params.count);
+    return m->type_version <= 1 && !m->destination && !m->source && pr__text_empty(m->tenant) &&
+           !m->correlation_id && !m->causation_id && !m->traceparent && !m->tracestate &&
+           !m->headers && m->expires_at_us == 0 &&
+           (!m->content_type || pr__text_equal(m->content_type, PR_CONTENT_TYPE_JSON));
 }
 
-static void slim_text(slim *one, const char *name, const char *text)
+static pr_status append(pr__pg_conn *conn, const pr_message *m, pr_error *err)
 {
-    if (!text)
-        return;
-    pr__pg_add_text(&one->params, text);
-    slim_column(one, name);
-}
-
-static void slim_fill(slim *one, const pr_message *m)
-{
-    pr__pg_add_uuid(&one->params, m->id);
-    pr__pg_add_text(&one->params, m->type);
-    pr__pg_add_bytes(&one->params, m->body_size_bytes ? m->body : "", (size_t)m->body_size_bytes);
-    pr__pg_add_moment(&one->params, m->occurred_at_us);
-    if (m->type_version > 1) {
-        pr__pg_add_int(&one->params, m->type_version);
-        slim_column(one, "type_version");
+    AUTO_PARAMS params = {.count = 0};
+    if (!is_slim(m)) {
+        pr__pg_add_message(&params, m, /* id_is_text= */ false);
+        return pr__pg_exec(conn, SQL_APPEND_ALL, &params, NULL, err);
     }
-    slim_text(one, "content_type", m->content_type);
-    slim_text(one, "destination", m->destination);
-    slim_text(one, "source", m->source);
-    slim_text(one, "key", m->key);
-    slim_text(one, "tenant", m->tenant);
-    slim_text(one, "correlation_id", m->correlation_id);
-    slim_text(one, "causation_id", m->causation_id);
-    slim_text(one, "traceparent", m->traceparent);
-    slim_text(one, "tracestate", m->tracestate);
-    slim_text(one, "headers", m->headers);
-    if (m->expires_at_us != 0) {
-        pr__pg_add_instant(&one->params, m->expires_at_us);
-        slim_column(one, "expires_at");
-    }
-}
-
-static pr_status insert_slim(pr__pg_conn *conn, const pr_message *message, pr_error *err)
-{
-    char sql[2 * COLUMN_TEXT_MAX + 160];
-    slim one = {.params = {.count = 0}};
-    slim_fill(&one, message);
-    pr__format(sql, sizeof sql,
-               "INSERT INTO {p}outbox (message_id, type, body, occurred_at%s) VALUES ($1, $2, $3, "
-               "$4%s)",
-               one.columns, one.values);
-    pr_status status = pr__pg_exec(conn, sql, &one.params, NULL, err);
-    pr__pg_params_done(&one.params);
-    return status;
+    pr__pg_add_uuid(&params, m->id);
+    pr__pg_add_text(&params, m->type);
+    pr__pg_add_bytes(&params, m->body_size_bytes ? m->body : "", (size_t)m->body_size_bytes);
+    pr__pg_add_moment(&params, m->occurred_at_us);
+    pr__pg_add_text(&params, m->key);
+    return pr__pg_exec(conn, SQL_APPEND, &params, NULL, err);
 }
 
 /* Nobody's id is the caller's and nothing is delayed: no row is read. */
@@ -252,7 +216,7 @@ pr_status pr__pg_enqueue(pr__pg_conn *conn, pr__enqueue *messages, size_t count,
         plain = plain && !messages[i].caller_id && messages[i].message->deliver_at_us == 0;
     }
     if (count == 1 && plain && !conn->named)
-        return insert_slim(conn, messages->message, err);
+        return append(conn, messages->message, err);
     if (count == 1 && plain) {
         AUTO_PARAMS params = {.count = 0};
         pr__pg_add_message(&params, messages->message, /* id_is_text= */ false);

@@ -70,8 +70,11 @@ static void read_column(pr__pg_expectation *e, const char *table, const char *li
     char column[WORD_SIZE];
     char type[WORD_SIZE];
     char rest[LINE_SIZE];
+    char whole[LINE_SIZE];
+    const char *at = word(line, column);
+    bool domain = pr__text_starts_with(at, "{p}"); /* one of ours */
     /* with a blank before it and none of its comment */
-    const char *at = word(word(line, column), type) - 1;
+    at = word(domain ? at + strlen("{p}") : at, type) - 1;
     const char *comment = strstr(at, " --");
     size_t size = comment ? (size_t)(comment - at) : strlen(at);
     pr__format(rest, sizeof rest, "%.*s", (int)size, at);
@@ -79,7 +82,8 @@ static void read_column(pr__pg_expectation *e, const char *table, const char *li
     bool identity = *source == 'a' || *source == 'd';
     pr__pg_array_text(&e->tables, table);
     pr__pg_array_text(&e->columns, column);
-    pr__pg_array_text(&e->types, type);
+    pr__format(whole, sizeof whole, "%s%s", domain ? e->conn->qualifier : "", type);
+    pr__pg_array_text(&e->types, whole);
     pr__pg_array_bool(&e->not_null, strstr(rest, " NOT NULL") || identity);
     pr__pg_array_text(&e->sources, source);
     if (strstr(rest, " PRIMARY KEY"))
@@ -106,7 +110,8 @@ static void read_line(pr__pg_expectation *e, const char *line, char table[2 * PR
         const char *kind;
     } objects[] = {{"CREATE INDEX {n}", "index"},
                    {"CREATE VIEW {p}", "view"},
-                   {"CREATE FUNCTION {p}", "function"}};
+                   {"CREATE FUNCTION {p}", "function"},
+                   {"CREATE PROCEDURE {p}", "procedure"}};
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
         if (pr__text_starts_with(line, objects[i].begin))
             read_object(e, objects[i].kind, line + strlen(objects[i].begin));
