@@ -80,7 +80,7 @@ static pr_status ask_queue(pr__bus_transport *at, const pr_subscribe_options *op
                            uint64_t *ret_count, pr_error *err)
 {
     pr_transport *sender = NULL;
-    TRY(pr__bus_transport_take(at, pr__monotonic_us() + OPEN_MS * 1000, &sender, err));
+    TRY(pr__bus_transport_take(at, pr__monotonic_us() + OPEN_MS * 1000, NULL, &sender, err));
     pr_status status = pr_transport_open(sender, OPEN_MS, err);
     if (status == PR_OK)
         status = pr_transport_backlog(sender, options, ret_count, err);
