@@ -10,7 +10,6 @@
 
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -44,19 +43,10 @@ void pr__publisher_tell(pr__publisher *self, uint64_t ticket, const pr_message *
 {
     count_outcome(self->link.settings, outcome);
     pthread_mutex_lock(&self->link.lock);
-    pr_assert(self->outcome_count < self->link.settings->window);
-    uint32_t at = self->outcome_first + self->outcome_count;
-    if (at >= self->link.settings->window)
-        at -= self->link.settings->window;
-    pr_submitted *out = &self->outcomes[at];
-    out->ticket = ticket;
-    out->outcome = outcome;
+    pr_submitted *out = pr__outcomes_add(&self->outcomes, ticket, outcome);
     out->suspect = suspect;
-    if (outcome == PR_SUBMIT_CONFIRMED)
-        out->reason[0] = '\0';
-    else
+    if (outcome != PR_SUBMIT_CONFIRMED)
         pr__one_line(out->reason, sizeof(out->reason), reason, strlen(reason));
-    self->outcome_count++;
     self->bytes_in_flight -= message->body_size_bytes;
     pthread_mutex_unlock(&self->link.lock);
 }
@@ -65,7 +55,7 @@ static void flush(void *user)
 {
     pr__publisher *self = user;
     pthread_mutex_lock(&self->link.lock);
-    if (self->waiting && self->outcome_count > 0) {
+    if (self->waiting && self->outcomes.count > 0) {
         self->waiting = false;
         pthread_cond_broadcast(&self->link.changed);
     }
@@ -111,7 +101,7 @@ void pr__publisher_poll(pr__publisher *self, int64_t timeout_ms, pr_submitted *r
     int64_t until_us = 0;
     size_t count = 0;
     pthread_mutex_lock(&self->link.lock);
-    while (self->outcome_count == 0 && timeout_ms > 0) {
+    while (self->outcomes.count == 0 && timeout_ms > 0) {
         if (until_us == 0)
             until_us =
                 pr__monotonic_us() + (timeout_ms < INT32_MAX ? timeout_ms : INT32_MAX) * 1000;
@@ -120,13 +110,8 @@ void pr__publisher_poll(pr__publisher *self, int64_t timeout_ms, pr_submitted *r
             break;
     }
     self->waiting = false;
-    for (; count < max && self->outcome_count > 0; count++) {
-        ret_outcomes[count] = self->outcomes[self->outcome_first];
-        if (++self->outcome_first == self->link.settings->window)
-            self->outcome_first = 0;
-        self->outcome_count--;
-        self->in_flight--;
-    }
+    count = pr__outcomes_take(&self->outcomes, ret_outcomes, max);
+    self->in_flight -= (uint32_t)count;
     pthread_mutex_unlock(&self->link.lock);
     *ret_count = count;
 }
@@ -292,17 +277,16 @@ pr_status pr__publisher_init(pr__publisher *self, pr__amqp_settings *settings, p
     TRY(pr__confirms_init(&self->confirms, window, err));
     self->inbox = pr__alloc_array(window, sizeof(*self->inbox));
     self->pending = pr__alloc_array(window, sizeof(*self->pending));
-    self->outcomes = pr__alloc_array(window, sizeof(*self->outcomes));
-    pr_status status = self->inbox && self->pending && self->outcomes ? PR_OK : PR_E_NOMEM;
-    if (status != PR_OK)
-        pr__fail_nomem(err, ORIGIN);
-    else
+    pr_status status = self->inbox && self->pending ? PR_OK : pr__fail_nomem(err, ORIGIN);
+    if (status == PR_OK)
+        status = pr__outcomes_init(&self->outcomes, window, ORIGIN, err);
+    if (status == PR_OK)
         status = pr__amqp_link_init(&self->link, settings, &publisher_ops, self, "publish", err);
     if (status != PR_OK) {
         pr__confirms_done(&self->confirms);
         pr__free(self->inbox);
         pr__free(self->pending);
-        pr__free(self->outcomes);
+        pr__outcomes_done(&self->outcomes);
     }
     return status;
 }
@@ -314,5 +298,5 @@ void pr__publisher_done(pr__publisher *self)
     pr__confirms_done(&self->confirms);
     pr__free(self->inbox);
     pr__free(self->pending);
-    pr__free(self->outcomes);
+    pr__outcomes_done(&self->outcomes);
 }

@@ -4,6 +4,7 @@
 #ifndef PR_TRANSPORT_AMQP_PUBLISHER_H
 #define PR_TRANSPORT_AMQP_PUBLISHER_H
 
+#include "port/outcomes.h"
 #include "transport/amqp/confirm.h"
 #include "transport/amqp/exchanges.h"
 #include "transport/amqp/link.h"
@@ -21,8 +22,7 @@ typedef struct pr__publisher {
     /* under the link's lock */
     pr__pending *inbox; /* what callers submitted and the thread did not take yet */
     uint32_t inbox_count;
-    pr_submitted *outcomes; /* a ring of window */
-    uint32_t outcome_first, outcome_count;
+    pr__outcomes outcomes;
     uint32_t in_flight;       /* accepted, outcome not polled yet */
     uint64_t bytes_in_flight; /* bodies without an outcome */
     bool waiting;             /* somebody waits for an outcome */

@@ -38,10 +38,7 @@ typedef struct append {
 static void end(pr__database_transport *self, uint32_t place, pr_submit_outcome outcome,
                 bool suspect, const char *reason)
 {
-    uint32_t at = (self->outcome_first + self->outcome_count++) % self->base.window;
-    pr_submitted *out = &self->outcomes[at];
-    out->ticket = self->waiting[place].ticket;
-    out->outcome = outcome;
+    pr_submitted *out = pr__outcomes_add(&self->outcomes, self->waiting[place].ticket, outcome);
     out->suspect = suspect;
     pr__format(out->reason, sizeof(out->reason), "%s", reason);
 }

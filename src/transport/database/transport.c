@@ -109,7 +109,7 @@ static pr_status database_submit(pr_transport *transport, const pr_submission *s
     if (self->state == PR_TRANSPORT_DOWN)
         return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,
                               "transport '%s' is down, open it again: %s", self->name, self->cause);
-    size_t room = transport->window - self->waiting_count - self->outcome_count;
+    size_t room = transport->window - self->waiting_count - self->outcomes.count;
     size_t accepted = count < room ? count : room;
     memcpy(self->waiting + self->waiting_count, submissions, accepted * sizeof(*submissions));
     self->waiting_count += (uint32_t)accepted;
@@ -127,13 +127,7 @@ static pr_status database_poll(pr_transport *transport, int64_t timeout_ms,
     pr__database_transport *self = self_of(transport);
     if (self->waiting_count > 0)
         pr__database_append(self);
-    size_t count = 0;
-    for (; count < max && self->outcome_count > 0; count++) {
-        ret_outcomes[count] = self->outcomes[self->outcome_first];
-        self->outcome_first = (self->outcome_first + 1) % transport->window;
-        self->outcome_count--;
-    }
-    *ret_count = count;
+    *ret_count = pr__outcomes_take(&self->outcomes, ret_outcomes, max);
     return PR_OK;
 }
 
@@ -142,7 +136,7 @@ static void database_free(pr_transport *transport)
     pr__database_transport *self = self_of(transport);
     pr_store_free(self->store);
     pr__free(self->waiting);
-    pr__free(self->outcomes);
+    pr__outcomes_done(&self->outcomes);
     pr__free(self->entries);
     pr__free(self->messages);
     pr__free(self->entry_places);
@@ -191,14 +185,12 @@ static pr_status make_room(pr__database_transport *self, pr_error *err)
 {
     uint32_t window = self->base.window;
     self->waiting = pr__alloc_array(window, sizeof(*self->waiting));
-    self->outcomes = pr__alloc_array(window, sizeof(*self->outcomes));
     self->entries = pr__alloc_array(window, sizeof(*self->entries));
     self->messages = pr__alloc_array(window, sizeof(*self->messages));
     self->entry_places = pr__alloc_array(window, sizeof(*self->entry_places));
-    if (!self->waiting || !self->outcomes || !self->entries || !self->messages ||
-        !self->entry_places)
+    if (!self->waiting || !self->entries || !self->messages || !self->entry_places)
         return pr__fail_nomem(err, ORIGIN);
-    return PR_OK;
+    return pr__outcomes_init(&self->outcomes, window, ORIGIN, err);
 }
 
 pr_status pr_database_transport_new(pr_store *store, const pr_database_options *opt,

@@ -9,6 +9,7 @@
 
 #include <postroom/database.h>
 
+#include "port/outcomes.h"
 #include "port/store.h"
 
 typedef struct pr__database_transport {
@@ -23,9 +24,7 @@ typedef struct pr__database_transport {
     /* Submitted and not appended yet, then outcomes not polled yet: <= window together. */
     pr_submission *waiting;
     uint32_t waiting_count;
-    pr_submitted *outcomes; /* a ring of base.window */
-    uint32_t outcome_first;
-    uint32_t outcome_count;
+    pr__outcomes outcomes;
     /* Room for one append, base.window each. */
     pr__enqueue *entries;
     pr_message *messages;

@@ -36,20 +36,15 @@ static pr_status memory_submit(pr_transport *transport, const pr_submission *sub
 {
     (void)err;
     pr__memory_transport *self = self_of(transport);
-    size_t room = transport->window - self->outcome_count;
+    size_t room = transport->window - self->outcomes.count;
     size_t accepted = count < room ? count : room;
     if (!self->discard)
         pthread_mutex_lock(&self->broker->lock);
     for (size_t i = 0; i < accepted; i++) {
-        uint32_t at = (self->outcome_first + self->outcome_count) % transport->window;
-        pr_submitted *outcome = &self->outcomes[at];
-        outcome->ticket = submissions[i].ticket;
-        outcome->outcome = PR_SUBMIT_CONFIRMED;
-        outcome->suspect = false;
-        outcome->reason[0] = '\0';
+        pr_submitted *outcome =
+            pr__outcomes_add(&self->outcomes, submissions[i].ticket, PR_SUBMIT_CONFIRMED);
         if (!self->discard)
             pr__broker_publish(self->broker, self->name, submissions[i].message, outcome);
-        self->outcome_count++;
     }
     if (!self->discard)
         pthread_mutex_unlock(&self->broker->lock);
@@ -64,14 +59,7 @@ static pr_status memory_poll(pr_transport *transport, int64_t timeout_ms,
 {
     (void)timeout_ms;
     (void)err;
-    pr__memory_transport *self = self_of(transport);
-    size_t count = 0;
-    for (; count < max && self->outcome_count > 0; count++) {
-        ret_outcomes[count] = self->outcomes[self->outcome_first];
-        self->outcome_first = (self->outcome_first + 1) % transport->window;
-        self->outcome_count--;
-    }
-    *ret_count = count;
+    *ret_count = pr__outcomes_take(&self_of(transport)->outcomes, ret_outcomes, max);
     return PR_OK;
 }
 
@@ -116,7 +104,7 @@ static pr_status memory_backlog(pr_transport *transport, const pr_subscribe_opti
 static void memory_free(pr_transport *transport)
 {
     pr__memory_transport *self = self_of(transport);
-    pr__free(self->outcomes);
+    pr__outcomes_done(&self->outcomes);
     pr__free(self);
 }
 
@@ -174,10 +162,10 @@ pr_status pr_memory_transport_new(pr_memory_broker *broker, const pr_memory_opti
     self->base.window = opt->window ? opt->window : PR_CONFIRM_WINDOW_DEFAULT;
     self->broker = broker;
     self->discard = opt->discard;
-    self->outcomes = pr__alloc_array(self->base.window, sizeof(*self->outcomes));
-    if (!self->outcomes) {
+    pr_status status = pr__outcomes_init(&self->outcomes, self->base.window, ORIGIN, err);
+    if (status != PR_OK) {
         pr__free(self);
-        return pr__fail_nomem(err, ORIGIN);
+        return status;
     }
     *ret_transport = &self->base;
     return PR_OK;

@@ -4,6 +4,7 @@
 #ifndef PR_TRANSPORT_MEMORY_TRANSPORT_H
 #define PR_TRANSPORT_MEMORY_TRANSPORT_H
 
+#include "port/outcomes.h"
 #include "transport/memory/broker.h"
 
 typedef struct pr__memory_transport {
@@ -11,9 +12,7 @@ typedef struct pr__memory_transport {
     pr_memory_broker *broker;
     bool discard;
     char name[32];
-    pr_submitted *outcomes; /* a ring of base.window */
-    uint32_t outcome_first;
-    uint32_t outcome_count;
+    pr__outcomes outcomes;
 } pr__memory_transport;
 
 pr_status pr__memory_subscribe(pr_transport *transport, const pr_subscribe_options *options,
