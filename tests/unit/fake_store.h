@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "port/store.h"
+#include "support/test.h"
 
 #define FAKE_ROWS_MAX 64
 
@@ -181,6 +182,30 @@ static inline void fake_store_init(fake_store *fake)
 static inline void fake_store_done(fake_store *fake)
 {
     fake_drop_rows(fake, 0);
+}
+
+/* Of each case: a store without rows, and no unit left open behind it. */
+static inline int fake_store_set_up(void **state)
+{
+    static fake_store fake;
+    fake_store_init(&fake);
+    *state = &fake;
+    return 0;
+}
+
+static inline int fake_store_tear_down(void **state)
+{
+    fake_store *fake = *state;
+    fake_store_done(fake);
+    return fake->units_open == 0 ? 0 : -1;
+}
+
+static inline pr_unit *fake_begin(fake_store *fake)
+{
+    pr_unit *unit = NULL;
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_unit_begin(&fake->base, &unit, &err), &err, "begin");
+    return unit;
 }
 
 #endif

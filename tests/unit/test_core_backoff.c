@@ -2,12 +2,8 @@
  * Backoff: the doubling, its ceiling, the jitter's range, and when a message is dead.
  */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "core/backoff.h"
 
@@ -35,7 +31,7 @@ static void waits_double_up_to_the_ceiling(void **state)
         {"all of it", {5000, 900000, 100}, 1, 0, 0},
         {"jitter above 100 counts as 100", {5000, 900000, 400}, 1, 0, 0},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         int64_t wait = pr__backoff_ms(&cases[i].backoff, cases[i].failures, cases[i].random);
         if (wait != cases[i].expected)
             fail_msg("%s: %lld, expected %lld", cases[i].label, (long long)wait,
@@ -59,6 +55,5 @@ int main(void)
         cmocka_unit_test(waits_double_up_to_the_ceiling),
         cmocka_unit_test(n_retries_are_n_plus_one_attempts),
     };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS(tests);
 }

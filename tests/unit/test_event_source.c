@@ -1,15 +1,6 @@
 /*
  * Domain events: enqueued at the end of a unit, once a transaction, kept until it has committed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <postroom/unit.h>
 
 #include "unit/fake_store.h"
@@ -134,7 +125,7 @@ static void bad_events_are_refused_when_raised(void **state)
         {"empty key", &f->source, PLACED, "", "x", 1, PR_E_INVALID},
         {"long key", &f->source, PLACED, long_key, "x", 1, PR_E_LIMIT},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         pr_status status = pr_event_source_raise(cases[i].source, cases[i].type, 1, cases[i].key,
                                                  cases[i].event, cases[i].size, NULL);
         if (status != cases[i].status)
@@ -255,7 +246,7 @@ static void an_event_that_cannot_be_encoded_stops_the_commit_and_nothing_is_lost
         {"no contract", PLACED, 9, sizeof event, PR_E_INVALID, "no contract"},
         {"other struct", PLACED, 1, sizeof event - 8, PR_E_INVALID, "bytes"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         raise_placed(f, 1);
         assert_int_equal(pr_event_source_raise(&f->source, cases[i].type, cases[i].version, NULL,
                                                &event, cases[i].size, NULL),
@@ -402,6 +393,5 @@ int main(void)
         CASE(what_a_nested_unit_tracked_goes_with_its_context_and_the_outer_end),
 #undef CASE
     };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS(tests);
 }

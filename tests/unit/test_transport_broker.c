@@ -14,6 +14,9 @@
 typedef struct world {
     pr_memory_broker *broker;
     pr_transport *transport;
+    pr_subscription *one; /* of the endpoint "one" */
+    pr_clock clock;
+    pr_observer observer;
     int64_t now_us;
     unsigned fenced;
 } world;
@@ -29,24 +32,6 @@ static void observe(void *user, const pr_observation *observation)
         ((world *)user)->fenced += (unsigned)observation->count;
 }
 
-static void open_world(world *at, pr_clock *clock, pr_observer *observer)
-{
-    pr_error err = PR_ERROR_INIT;
-    *at = (world){.now_us = 1000000};
-    *clock = (pr_clock){(uint32_t)sizeof(*clock), virtual_now, virtual_now, at};
-    *observer = (pr_observer){(uint32_t)sizeof(*observer), observe, at};
-    check_ok(pr_memory_broker_new(&at->broker, &err), &err, "broker");
-    pr_memory_options options = {
-        .size = (uint32_t)sizeof(options), .clock = clock, .observer = observer};
-    check_ok(pr_memory_transport_new(at->broker, &options, &at->transport, &err), &err, "new");
-}
-
-static void close_world(world *at)
-{
-    pr_transport_free(at->transport);
-    pr_memory_broker_free(at->broker);
-}
-
 static pr_subscription *subscribe(world *at, const char *endpoint)
 {
     static const char *const types[] = {TYPE_A};
@@ -56,6 +41,40 @@ static pr_subscription *subscribe(world *at, const char *endpoint)
     pr_error err = PR_ERROR_INIT;
     check_ok(pr_transport_subscribe(at->transport, &options, &subscription, &err), &err, endpoint);
     return subscription;
+}
+
+static void open_world(world *at)
+{
+    pr_error err = PR_ERROR_INIT;
+    *at = (world){.now_us = 1000000};
+    at->clock = (pr_clock){(uint32_t)sizeof(pr_clock), virtual_now, virtual_now, at};
+    at->observer = (pr_observer){(uint32_t)sizeof(pr_observer), observe, at};
+    check_ok(pr_memory_broker_new(&at->broker, &err), &err, "broker");
+    pr_memory_options options = {
+        .size = (uint32_t)sizeof(options), .clock = &at->clock, .observer = &at->observer};
+    check_ok(pr_memory_transport_new(at->broker, &options, &at->transport, &err), &err, "new");
+    at->one = subscribe(at, "one");
+}
+
+static void close_world(world *at)
+{
+    pr_subscription_free(at->one);
+    pr_transport_free(at->transport);
+    pr_memory_broker_free(at->broker);
+}
+
+static int setup(void **state)
+{
+    static world at;
+    open_world(&at);
+    *state = &at;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    close_world(*state);
+    return 0;
 }
 
 static pr_submitted send(pr_transport *transport, const char *destination, const char *key)
@@ -74,6 +93,14 @@ static pr_submitted send(pr_transport *transport, const char *destination, const
     assert_int_equal(count, 1);
     assert_int_equal(outcome.ticket, 7);
     return outcome;
+}
+
+static void settle(pr_subscription *subscription, uint64_t tag, pr_verdict verdict,
+                   int64_t requeue_delay_ms)
+{
+    pr_error err = PR_ERROR_INIT;
+    check_ok(pr_subscription_settle(subscription, tag, verdict, requeue_delay_ms, &err), &err,
+             "settle");
 }
 
 static size_t receive(pr_subscription *subscription, pr_delivery *ret_deliveries, size_t max)
@@ -129,164 +156,120 @@ static void test_options_are_checked(void **state)
 
 static void test_a_full_queue_refuses_and_takes_again(void **state)
 {
-    (void)state;
-    world at;
-    pr_clock clock;
-    pr_observer observer;
-    open_world(&at, &clock, &observer);
-    pr_subscription *full = subscribe(&at, "full");
-    pr__memory_limits_set(at.broker, 2, 0, 0);
-    assert_int_equal(send(at.transport, "memory://in/full", NULL).outcome, PR_SUBMIT_CONFIRMED);
-    assert_int_equal(send(at.transport, "memory://in/full", "k").outcome, PR_SUBMIT_CONFIRMED);
-    pr_subscription *other = subscribe(&at, "other");
-    pr_submitted refused = send(at.transport, "memory://topic/" TYPE_A, NULL);
+    world *at = *state;
+    pr_subscription *full = subscribe(at, "full");
+    pr__memory_limits_set(at->broker, 2, 0, 0);
+    assert_int_equal(send(at->transport, "memory://in/full", NULL).outcome, PR_SUBMIT_CONFIRMED);
+    assert_int_equal(send(at->transport, "memory://in/full", "k").outcome, PR_SUBMIT_CONFIRMED);
+    pr_subscription *other = subscribe(at, "other");
+    pr_submitted refused = send(at->transport, "memory://topic/" TYPE_A, NULL);
     assert_int_equal(refused.outcome, PR_SUBMIT_REFUSED);
     assert_non_null(strstr(refused.reason, "'full' is full"));
     pr_delivery delivery;
     assert_int_equal(receive(other, &delivery, 1), 0); /* all of a fan-out or none */
     assert_int_equal(receive(full, &delivery, 1), 1);
-    pr_error err = PR_ERROR_INIT;
-    check_ok(pr_subscription_settle(full, delivery.tag, PR_VERDICT_ACK, 0, &err), &err, "ack");
-    assert_int_equal(send(at.transport, "memory://topic/" TYPE_A, NULL).outcome,
+    settle(full, delivery.tag, PR_VERDICT_ACK, 0);
+    assert_int_equal(send(at->transport, "memory://topic/" TYPE_A, NULL).outcome,
                      PR_SUBMIT_CONFIRMED);
     assert_int_equal(receive(other, &delivery, 1), 1);
     pr_subscription_free(full);
     pr_subscription_free(other);
-    close_world(&at);
 }
 
 static void test_the_dead_list_is_bounded(void **state)
 {
-    (void)state;
-    world at;
-    pr_clock clock;
-    pr_observer observer;
-    open_world(&at, &clock, &observer);
-    pr_subscription *one = subscribe(&at, "one");
-    pr__memory_limits_set(at.broker, 0, 3, 0);
+    world *at = *state;
+    pr__memory_limits_set(at->broker, 0, 3, 0);
     for (int i = 0; i < 5; i++) {
         pr_delivery delivery;
-        pr_error err = PR_ERROR_INIT;
-        send(at.transport, "memory://in/one", i % 2 ? "k" : NULL);
-        assert_int_equal(receive(one, &delivery, 1), 1);
-        check_ok(pr_subscription_settle(one, delivery.tag, PR_VERDICT_REJECT, 0, &err), &err, "");
+        send(at->transport, "memory://in/one", i % 2 ? "k" : NULL);
+        assert_int_equal(receive(at->one, &delivery, 1), 1);
+        settle(at->one, delivery.tag, PR_VERDICT_REJECT, 0);
     }
     pr__memory_counts counts;
-    assert_true(pr__memory_counts_get(at.broker, "one", false, &counts));
+    assert_true(pr__memory_counts_get(at->broker, "one", false, &counts));
     assert_int_equal(counts.dead, 3);
     assert_int_equal(counts.held, 0);
     assert_int_equal(counts.chains, 0);
-    pr_subscription_free(one);
-    close_world(&at);
 }
 
 static void test_discard_confirms_and_keeps_nothing(void **state)
 {
-    (void)state;
-    world at;
-    pr_clock clock;
-    pr_observer observer;
-    open_world(&at, &clock, &observer);
-    pr_subscription *one = subscribe(&at, "one");
+    world *at = *state;
     pr_memory_options options = {.size = (uint32_t)sizeof(options), .window = 3, .discard = true};
     pr_transport *sink = NULL;
     pr_error err = PR_ERROR_INIT;
-    check_ok(pr_memory_transport_new(at.broker, &options, &sink, &err), &err, "sink");
+    check_ok(pr_memory_transport_new(at->broker, &options, &sink, &err), &err, "sink");
     for (int i = 0; i < 10; i++)
         assert_int_equal(send(sink, i % 2 ? "memory://in/one" : "memory://in/nobody", NULL).outcome,
                          PR_SUBMIT_CONFIRMED);
     pr_delivery delivery;
-    assert_int_equal(receive(one, &delivery, 1), 0);
+    assert_int_equal(receive(at->one, &delivery, 1), 0);
     pr_transport_free(sink);
-    pr_subscription_free(one);
-    close_world(&at);
 }
 
 static void test_a_delay_is_counted_on_the_clock_given(void **state)
 {
-    (void)state;
-    world at;
-    pr_clock clock;
-    pr_observer observer;
-    open_world(&at, &clock, &observer);
-    pr_subscription *one = subscribe(&at, "one");
+    world *at = *state;
     for (int i = 0; i < 3; i++)
-        send(at.transport, "memory://in/one", "k");
+        send(at->transport, "memory://in/one", "k");
     pr_delivery delivery;
-    pr_error err = PR_ERROR_INIT;
-    assert_int_equal(receive(one, &delivery, 1), 1);
-    check_ok(pr_subscription_settle(one, delivery.tag, PR_VERDICT_REQUEUE, 1500, &err), &err, "");
-    assert_int_equal(receive(one, &delivery, 1), 0); /* its key waits with it */
-    at.now_us += 1499999;
-    assert_int_equal(receive(one, &delivery, 1), 0);
-    at.now_us += 1;
+    assert_int_equal(receive(at->one, &delivery, 1), 1);
+    settle(at->one, delivery.tag, PR_VERDICT_REQUEUE, 1500);
+    assert_int_equal(receive(at->one, &delivery, 1), 0); /* its key waits with it */
+    at->now_us += 1499999;
+    assert_int_equal(receive(at->one, &delivery, 1), 0);
+    at->now_us += 1;
     pr_delivery all[3];
-    assert_int_equal(receive(one, all, 3), 1);
+    assert_int_equal(receive(at->one, all, 3), 1);
     assert_true(all[0].redelivered);
     assert_int_equal(all[0].delivery_count, 1);
-    pr_subscription_free(one);
-    close_world(&at);
 }
 
 static void test_a_cut_makes_tags_stale_and_is_told_once(void **state)
 {
-    (void)state;
-    world at;
-    pr_clock clock;
-    pr_observer observer;
-    open_world(&at, &clock, &observer);
-    pr_subscription *one = subscribe(&at, "one");
-    send(at.transport, "memory://in/one", NULL);
-    send(at.transport, "memory://in/one", NULL);
+    world *at = *state;
+    send(at->transport, "memory://in/one", NULL);
+    send(at->transport, "memory://in/one", NULL);
     pr_delivery old[2];
     pr_delivery now[2];
     pr_error err = PR_ERROR_INIT;
     size_t got = 0;
-    assert_int_equal(receive(one, old, 2), 2);
-    pr__memory_subscription_cut(one);
-    check_error(pr_subscription_settle(one, old[0].tag, PR_VERDICT_ACK, 0, &err), &err, PR_E_FENCED,
-                "stale", "before the next receive");
+    assert_int_equal(receive(at->one, old, 2), 2);
+    pr__memory_subscription_cut(at->one);
+    check_error(pr_subscription_settle(at->one, old[0].tag, PR_VERDICT_ACK, 0, &err), &err,
+                PR_E_FENCED, "stale", "before the next receive");
     pr_error_clear(&err);
-    check_error(pr_subscription_receive(one, 0, now, 2, &got, &err), &err, PR_E_BACKEND, "cut",
+    check_error(pr_subscription_receive(at->one, 0, now, 2, &got, &err), &err, PR_E_BACKEND, "cut",
                 "told once");
     assert_int_equal(err.retry, PR_RETRY_RECONNECT);
-    assert_int_equal(receive(one, now, 2), 2);
+    assert_int_equal(receive(at->one, now, 2), 2);
     assert_true(now[0].redelivered && now[1].redelivered);
     pr_error_clear(&err);
-    check_error(pr_subscription_settle(one, old[0].tag, PR_VERDICT_ACK, 0, &err), &err, PR_E_FENCED,
-                "stale", "the slot is in use again");
-    assert_int_equal(at.fenced, 2);
-    pr_subscription_free(one);
-    close_world(&at);
+    check_error(pr_subscription_settle(at->one, old[0].tag, PR_VERDICT_ACK, 0, &err), &err,
+                PR_E_FENCED, "stale", "the slot is in use again");
+    assert_int_equal(at->fenced, 2);
 }
 
 static void test_many_keys_come_and_go(void **state)
 {
-    (void)state;
-    world at;
-    pr_clock clock;
-    pr_observer observer;
-    open_world(&at, &clock, &observer);
-    pr_subscription *one = subscribe(&at, "one");
-    pr_error err = PR_ERROR_INIT;
+    world *at = *state;
     for (int i = 0; i < 1500; i++) { /* the table of keys grows several times */
         char key[16];
         snprintf(key, sizeof(key), "key-%d", i % 700);
-        assert_int_equal(send(at.transport, "memory://in/one", key).outcome, PR_SUBMIT_CONFIRMED);
+        assert_int_equal(send(at->transport, "memory://in/one", key).outcome, PR_SUBMIT_CONFIRMED);
     }
     pr__memory_counts counts;
-    assert_true(pr__memory_counts_get(at.broker, "one", false, &counts));
+    assert_true(pr__memory_counts_get(at->broker, "one", false, &counts));
     assert_int_equal(counts.chains, 700);
     assert_int_equal(counts.ready, 700);
     for (int i = 0; i < 1500; i++) {
         pr_delivery delivery;
-        assert_int_equal(receive(one, &delivery, 1), 1);
-        check_ok(pr_subscription_settle(one, delivery.tag, PR_VERDICT_ACK, 0, &err), &err, "ack");
+        assert_int_equal(receive(at->one, &delivery, 1), 1);
+        settle(at->one, delivery.tag, PR_VERDICT_ACK, 0);
     }
-    assert_true(pr__memory_counts_get(at.broker, "one", false, &counts));
+    assert_true(pr__memory_counts_get(at->broker, "one", false, &counts));
     assert_true(counts.held == 0 && counts.chains == 0 && counts.ready == 0);
-    pr_subscription_free(one);
-    close_world(&at);
 }
 
 #ifdef PR_FAULT_POINTS
@@ -296,24 +279,22 @@ static void test_out_of_memory_is_all_or_none(void **state)
     (void)state;
     unsigned lost = 0;
     for (int64_t n = 1;; n++) {
-        world at;
-        pr_clock clock;
-        pr_observer observer;
-        open_world(&at, &clock, &observer);
-        pr_subscription *pair[2] = {subscribe(&at, "one"), subscribe(&at, "two")};
+        world own;
+        world *at = &own;
+        open_world(at);
+        pr_subscription *two = subscribe(at, "two");
         pr__fault_alloc_fail_at(n);
-        pr_submitted outcome = send(at.transport, "memory://topic/" TYPE_A, "k");
+        pr_submitted outcome = send(at->transport, "memory://topic/" TYPE_A, "k");
         bool reached = pr__fault_alloc_count() >= n;
         pr__fault_alloc_fail_at(0);
         pr_delivery delivery;
         size_t wanted = outcome.outcome == PR_SUBMIT_CONFIRMED ? 1 : 0;
         assert_true(wanted || outcome.outcome == PR_SUBMIT_LOST);
-        assert_int_equal(receive(pair[0], &delivery, 1), wanted);
-        assert_int_equal(receive(pair[1], &delivery, 1), wanted);
+        assert_int_equal(receive(at->one, &delivery, 1), wanted);
+        assert_int_equal(receive(two, &delivery, 1), wanted);
         lost += !wanted;
-        pr_subscription_free(pair[0]);
-        pr_subscription_free(pair[1]);
-        close_world(&at);
+        pr_subscription_free(two);
+        close_world(at);
         if (!reached)
             break;
         assert_int_equal(wanted, 0);
@@ -357,13 +338,15 @@ static void test_out_of_memory_while_opening(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         cmocka_unit_test(test_options_are_checked),
-        cmocka_unit_test(test_a_full_queue_refuses_and_takes_again),
-        cmocka_unit_test(test_the_dead_list_is_bounded),
-        cmocka_unit_test(test_discard_confirms_and_keeps_nothing),
-        cmocka_unit_test(test_a_delay_is_counted_on_the_clock_given),
-        cmocka_unit_test(test_a_cut_makes_tags_stale_and_is_told_once),
-        cmocka_unit_test(test_many_keys_come_and_go),
+        CASE(test_a_full_queue_refuses_and_takes_again),
+        CASE(test_the_dead_list_is_bounded),
+        CASE(test_discard_confirms_and_keeps_nothing),
+        CASE(test_a_delay_is_counted_on_the_clock_given),
+        CASE(test_a_cut_makes_tags_stale_and_is_told_once),
+        CASE(test_many_keys_come_and_go),
+#undef CASE
 #ifdef PR_FAULT_POINTS
         cmocka_unit_test(test_out_of_memory_is_all_or_none),
         cmocka_unit_test(test_out_of_memory_while_opening),

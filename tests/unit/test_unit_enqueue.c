@@ -1,14 +1,6 @@
 /*
  * Enqueue: what is refused before any statement runs, what is filled in, what is inherited.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <postroom/unit.h>
 
 #include "base/text.h"
@@ -16,28 +8,6 @@
 
 #define TYPE "urn:message:shop:order-placed"
 #define ID   "0198c5f2-7d3e-7a10-8b2c-0123456789ab"
-
-static int set_up(void **state)
-{
-    static fake_store fake;
-    fake_store_init(&fake);
-    *state = &fake;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fake_store *fake = *state;
-    fake_store_done(fake);
-    return fake->units_open == 0 ? 0 : -1;
-}
-
-static pr_unit *begin(fake_store *fake)
-{
-    pr_unit *unit = NULL;
-    assert_int_equal(pr_unit_begin(&fake->base, &unit, NULL), PR_OK);
-    return unit;
-}
 
 static void assert_contains(const char *label, const char *text, const char *part)
 {
@@ -48,7 +18,7 @@ static void assert_contains(const char *label, const char *text, const char *par
 static void bad_messages_are_refused_and_leave_the_unit_unharmed(void **state)
 {
     fake_store *fake = *state;
-    static char long_key[300], big_body[1025], wrong_size_body[1];
+    static char long_key[300], big_body[1025];
     memset(long_key, 'k', sizeof long_key - 1);
     const struct {
         const char *label;
@@ -77,9 +47,8 @@ static void bad_messages_are_refused_and_leave_the_unit_unharmed(void **state)
         {"headers are no object", PR_MESSAGE(.type = TYPE, .headers = "[1]"), PR_E_CONTENT,
          "header"},
     };
-    (void)wrong_size_body;
-    pr_unit *unit = begin(fake);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    pr_unit *unit = fake_begin(fake);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         pr_error err = PR_ERROR_INIT;
         pr_status status = pr_unit_enqueue(unit, &cases[i].message, NULL, &err);
         if (status != cases[i].status || err.retry != PR_RETRY_NEVER)
@@ -102,7 +71,7 @@ static void refused_without_a_live_transaction(void **state)
     pr_error err = PR_ERROR_INIT;
     assert_int_equal(pr_unit_enqueue(NULL, &message, NULL, &err), PR_E_INVALID);
 
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     fake->dead = true;
     pr_error_clear(&err);
     assert_int_equal(pr_unit_enqueue(unit, &message, NULL, &err), PR_E_STATE);
@@ -119,7 +88,7 @@ static void refused_without_a_live_transaction(void **state)
 static void defaults_come_from_the_stores_clock_and_randomness(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     pr_message message = PR_MESSAGE(.type = TYPE);
     pr_enqueued enqueued;
     assert_int_equal(pr_unit_enqueue(unit, &message, &enqueued, NULL), PR_OK);
@@ -142,7 +111,7 @@ static void defaults_come_from_the_stores_clock_and_randomness(void **state)
 static void an_id_of_the_caller_is_written_in_lower_case_and_looked_for(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     pr_message message = PR_MESSAGE(.type = TYPE, .id = "0198C5F2-7D3E-7A10-8B2C-0123456789AB",
                                     .occurred_at_us = 17);
     pr_enqueued enqueued;
@@ -162,7 +131,7 @@ static void an_id_of_the_caller_is_written_in_lower_case_and_looked_for(void **s
 static void the_context_is_inherited_unless_the_message_says_otherwise(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     char correlation[] = "conversation-1";
     pr_unit_context context = {.size = (uint32_t)sizeof context,
                                .correlation_id = correlation,
@@ -209,7 +178,7 @@ static void the_context_is_inherited_unless_the_message_says_otherwise(void **st
 static void a_bad_context_is_refused_and_the_old_one_stays(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     pr_unit_context context = {.size = (uint32_t)sizeof context, .correlation_id = "good"};
     assert_int_equal(pr_unit_set_context(unit, &context, NULL), PR_OK);
     pr_error err = PR_ERROR_INIT;
@@ -235,7 +204,7 @@ static void a_bad_context_is_refused_and_the_old_one_stays(void **state)
 static void many_are_written_in_order_or_not_at_all(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     pr_message messages[] = {
         PR_MESSAGE(.type = TYPE, .key = "a"),
         PR_MESSAGE(.type = TYPE, .key = "b"),
@@ -262,7 +231,7 @@ static void many_are_written_in_order_or_not_at_all(void **state)
 static void a_conflict_leaves_the_unit_unharmed_but_a_broken_database_does_not(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     pr_message message = PR_MESSAGE(.type = TYPE, .id = ID);
     fake->enqueue_status = PR_E_CONFLICT;
     assert_int_equal(pr_unit_enqueue(unit, &message, NULL, NULL), PR_E_CONFLICT);
@@ -289,7 +258,7 @@ static void a_conflict_leaves_the_unit_unharmed_but_a_broken_database_does_not(v
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fake_store_set_up, fake_store_tear_down)
         CASE(bad_messages_are_refused_and_leave_the_unit_unharmed),
         CASE(refused_without_a_live_transaction),
         CASE(defaults_come_from_the_stores_clock_and_randomness),
@@ -300,6 +269,5 @@ int main(void)
         CASE(a_conflict_leaves_the_unit_unharmed_but_a_broken_database_does_not),
 #undef CASE
     };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS(tests);
 }

@@ -1,14 +1,6 @@
 /*
  * A unit's life: it ends once, failures inside make it rollback-only, and the end is told rightly.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <postroom/unit.h>
 
 #include "core/unit.h"
@@ -17,28 +9,6 @@
 #define TYPE "urn:message:shop:order-placed"
 
 static const pr_message message = PR_MESSAGE(.type = TYPE);
-
-static int set_up(void **state)
-{
-    static fake_store fake;
-    fake_store_init(&fake);
-    *state = &fake;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fake_store *fake = *state;
-    fake_store_done(fake);
-    return fake->units_open == 0 ? 0 : -1;
-}
-
-static pr_unit *begin(fake_store *fake)
-{
-    pr_unit *unit = NULL;
-    assert_int_equal(pr_unit_begin(&fake->base, &unit, NULL), PR_OK);
-    return unit;
-}
 
 static pr_unit *join(fake_store *fake)
 {
@@ -71,7 +41,7 @@ static void misuse_is_refused(void **state)
     assert_int_equal(pr_unit_nest(NULL, &unit, NULL), PR_E_INVALID);
     assert_null(pr_unit_free(NULL));
 
-    unit = begin(fake);
+    unit = fake_begin(fake);
     pr_error err = PR_ERROR_INIT;
     assert_int_equal(pr_unit_finished(unit, PR_OUTCOME_COMMITTED, &err), PR_E_STATE);
     assert_says(&err, "not joined");
@@ -99,12 +69,12 @@ static void a_commit_has_three_outcomes_and_each_is_told(void **state)
         {"not committed", PR_E_BACKEND, PR_OUTCOME_NOT_COMMITTED, 0, 0},
         {"unknown", PR_E_BACKEND, PR_OUTCOME_UNKNOWN, 1, 0},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         fake_store_done(fake);
         fake_store_init(fake);
         fake->commit_status = cases[i].status;
         fake->commit_outcome = cases[i].outcome;
-        pr_unit *unit = begin(fake);
+        pr_unit *unit = fake_begin(fake);
         assert_int_equal(pr_unit_enqueue(unit, &message, NULL, NULL), PR_OK);
         assert_int_equal(fake->rings, 0); /* never inside the transaction */
         pr_outcome outcome = 0;
@@ -121,7 +91,7 @@ static void a_commit_has_three_outcomes_and_each_is_told(void **state)
 static void an_empty_unit_rings_nobody(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     assert_int_equal(pr_unit_commit(unit, NULL, NULL), PR_OK);
     assert_int_equal(fake->rings, 0);
     pr_unit_free(unit);
@@ -130,7 +100,7 @@ static void an_empty_unit_rings_nobody(void **state)
 static void a_transaction_that_others_ended_is_unknown_and_nothing_is_written(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     fake->dead = true;
     pr_outcome outcome = 0;
     pr_error err = PR_ERROR_INIT;
@@ -143,7 +113,7 @@ static void a_transaction_that_others_ended_is_unknown_and_nothing_is_written(vo
 static void a_unit_that_is_freed_is_rolled_back_but_a_joined_one_is_the_hosts(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     assert_int_equal(pr_unit_enqueue(unit, &message, NULL, NULL), PR_OK);
     assert_null(pr_unit_free(unit));
     assert_int_equal(fake->rollbacks, 1);
@@ -186,8 +156,8 @@ static void a_nested_unit_that_fails_spoils_the_outer_one_whoever_ignores_it(voi
 {
     fake_store *fake = *state;
     static const char *const ways[] = {"rolled back", "freed", "backend error", "innermost"};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        pr_unit *outer = begin(fake);
+    for (size_t i = 0; i < COUNT_OF(ways); i++) {
+        pr_unit *outer = fake_begin(fake);
         assert_int_equal(pr_unit_enqueue(outer, &message, NULL, NULL), PR_OK);
         pr_unit *nested = nest(outer);
         if (i == 0)
@@ -218,7 +188,7 @@ static void a_nested_unit_that_fails_spoils_the_outer_one_whoever_ignores_it(voi
 static void nested_units_commit_with_the_outer_one(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *outer = begin(fake);
+    pr_unit *outer = fake_begin(fake);
     pr_unit *nested = nest(outer);
     assert_int_equal(pr_unit_enqueue(nested, &message, NULL, NULL), PR_OK);
     pr_error err = PR_ERROR_INIT;
@@ -237,7 +207,7 @@ static void nested_units_commit_with_the_outer_one(void **state)
 static void a_refused_message_in_a_nested_unit_spoils_nothing(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *outer = begin(fake);
+    pr_unit *outer = fake_begin(fake);
     pr_unit *nested = nest(outer);
     pr_message bad = PR_MESSAGE(.type = "no type");
     assert_int_equal(pr_unit_enqueue(nested, &bad, NULL, NULL), PR_E_CONTENT);
@@ -250,7 +220,7 @@ static void a_refused_message_in_a_nested_unit_spoils_nothing(void **state)
 static void a_guarded_unit_is_ended_by_its_guard_only(void **state)
 {
     fake_store *fake = *state;
-    pr_unit *unit = begin(fake);
+    pr_unit *unit = fake_begin(fake);
     assert_int_equal(pr__unit_guard(unit, NULL), PR_OK);
     pr_error err = PR_ERROR_INIT;
     assert_int_equal(pr_unit_commit(unit, NULL, &err), PR_E_STATE);
@@ -269,7 +239,7 @@ static void a_guarded_unit_is_ended_by_its_guard_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fake_store_set_up, fake_store_tear_down)
         CASE(misuse_is_refused),
         CASE(a_commit_has_three_outcomes_and_each_is_told),
         CASE(an_empty_unit_rings_nobody),
@@ -282,6 +252,5 @@ int main(void)
         CASE(a_guarded_unit_is_ended_by_its_guard_only),
 #undef CASE
     };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS(tests);
 }
