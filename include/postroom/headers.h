@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <postroom/error.h>
+#include <postroom/message.h>
 
 typedef struct pr_headers pr_headers;
 
@@ -95,6 +96,16 @@ PR_API const pr_header *pr_headers_at(const pr_headers *headers, size_t index);
  */
 PR_API PR_MUST_CHECK pr_status pr_headers_json(pr_headers *headers, const char **ret_json,
                                                pr_error *err);
+
+/**
+ * May this message be published although nobody subscribes to its topic? For transports: it says so
+ * in the header PR_HEADER_NAME_UNROUTED_OK, as a contract with PR_CONTRACT_UNROUTED_OK does.
+ *
+ * Owner   message is borrowed.
+ * Thread  any.
+ * Since   0.1
+ */
+PR_API bool pr_message_unrouted_ok(const pr_message *message);
 
 PR_END_DECLS
 

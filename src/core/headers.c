@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "core/json.h"
+#include "port/route.h"
 
 #define ORIGIN     "headers"
 #define NAME_SHOWN 64 /* bytes of a header's name in an error */
@@ -422,4 +423,9 @@ pr_status pr_headers_json(pr_headers *headers, const char **ret_json, pr_error *
     TRY(check_total(headers->json.size, err));
     *ret_json = text;
     return PR_OK;
+}
+
+bool pr_message_unrouted_ok(const pr_message *message)
+{
+    return message && pr__route_unrouted_ok(message);
 }

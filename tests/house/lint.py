@@ -25,6 +25,8 @@ def case_table():
          ["function-length"]),
         ("a function of 70 lines", "src/core/a.c", "int f(void)\n{\n" + "    g();\n" * 68 + "}\n",
          []),
+        ("an example of 121 lines", "examples/a.c", "int a;\n" * 118, ["file-length"]),
+        ("an example of 120 lines", "examples/a.c", "int a;\n" * 117, []),
         ("a file of 801 lines", "src/core/a.c", "int a;\n" * 798, ["file-length"]),
         ("a banned call", "src/base/a.c", "int f(void)\n{\n    return atoi(\"1\");\n}\n", ["banned"]),
         ("a banned word in a text", "src/base/a.c", "const char *t = \"atoi(x)\"; /* rand() */\n", []),

@@ -277,6 +277,17 @@ static void test_out_of_memory_leaks_and_loses_nothing(void **state)
 }
 #endif
 
+/* Every way of saying it is in test_port_route.c. */
+static void test_a_message_says_that_nobody_need_be_there(void **state)
+{
+    pr_message message = PR_MESSAGE(.type = "urn:message:a:b");
+    (void)state;
+    assert_false(pr_message_unrouted_ok(NULL));
+    assert_false(pr_message_unrouted_ok(&message));
+    message.headers = "{\"" PR_HEADER_NAME_UNROUTED_OK "\":{\"bool\":true}}";
+    assert_true(pr_message_unrouted_ok(&message));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_kinds_survive),
         cmocka_unit_test(test_set_replaces_in_place_and_copies),
         cmocka_unit_test(test_all_together_have_a_limit),
+        cmocka_unit_test(test_a_message_says_that_nobody_need_be_there),
 #ifdef PR_FAULT_POINTS
         cmocka_unit_test(test_out_of_memory_leaks_and_loses_nothing),
 #endif
