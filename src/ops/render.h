@@ -1,5 +1,5 @@
 /*
- * JSON of what operations tell: the same for the command line and for HTTP.
+ * JSON of what operations tell, whoever shows it.
  */
 #ifndef PR_OPS_RENDER_H
 #define PR_OPS_RENDER_H

@@ -37,14 +37,13 @@ typedef struct pr__item {
     pr_message message; /* points into the batch's arena; destination is resolved, never NULL */
     int64_t log_id;     /* of a parked item too: its id in the log */
     uint32_t lane;
-    uint32_t slice;     /* index into batch->slices; PR__NO_SLICE for a parked item */
-    uint32_t attempts;  /* charged so far */
-    uint32_t suspicion; /* times lost so far while it may have closed the connection; > 0: send
+    uint32_t slice;         /* index into batch->slices; PR__NO_SLICE for a parked item */
+    uint32_t attempts;      /* charged so far */
+    uint32_t suspicion;     /* times lost so far while it may have closed the connection; > 0: send
                            it alone. The holder adds one a loss; settle keeps it in rest */
-    bool blocked;       /* an older parked row of its key blocks it: must not be sent */
-    bool poison;        /* it killed its holders: do not send, settle FAILED */
-    const char
-        *unreadable; /* not NULL: the row cannot be read as a message, and why; settle DEAD */
+    bool blocked;           /* an older parked row of its key blocks it: must not be sent */
+    bool poison;            /* it killed its holders: do not send, settle FAILED */
+    const char *unreadable; /* why the row cannot be read as a message: settle DEAD; or NULL */
     char token[PR_UUID_TEXT_SIZE]; /* of a parked item: its lock */
     /* the holder's part */
     pr__result result;
@@ -92,9 +91,8 @@ void pr__batch_set_error(pr__batch *batch, pr__item *item, const char *text);
  * under HOLD and HALT, per (tenant, key) and in id order,
  * - after one that stays OPEN or LOST, all later ones go OPEN (to rest), none is parked, even if it
  *   was marked FAILED or DEAD by itself; one already PUBLISHED stays so;
- * - after one FAILED, DEFERRED, DEAD, EXPIRED or HELD, each later one still OPEN becomes HELD; one
- * marked
- *   blocked becomes HELD.
+ * - after one FAILED, DEFERRED, DEAD, EXPIRED or HELD, each later one still OPEN becomes HELD, and
+ *   so does one that is marked blocked.
  * Under SKIP a blocked flag is never set and later ones keep their own result.
  * For parked items (they are the run of a key): after one that is not PUBLISHED, later OPEN ones
  * stay OPEN.

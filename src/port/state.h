@@ -1,5 +1,5 @@
 /*
- * The names of the states, as the views, the command line and HTTP show them, and of the orders.
+ * The names of the states, as the views and the command line show them, and of the orders.
  */
 #ifndef PR_PORT_STATE_H
 #define PR_PORT_STATE_H

@@ -3,12 +3,8 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
-#include <postroom/sqlite.h>
-
-#include "base/text.h"
-#include "support/test.h"
+#include "support/sqlite_world.h"
 
 #define OPENS 100
 
@@ -48,18 +44,11 @@ static void *enqueue_until_stopped(void *user)
 static void test_open_beside_a_producer(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/postroom-open-XXXXXX";
-    char path[64];
+    sqlite_world at;
     pr_error err = PR_ERROR_INIT;
-    pr_store *store = NULL;
     pthread_t thread;
-    assert_non_null(mkdtemp(folder));
-    pr__format(path, sizeof path, "%s/store.db", folder);
-    pr_sqlite_options opt =
-        PR_SQLITE_OPTIONS(.path = path, .create = true, .schema_check_off = true);
-    check_ok(pr_sqlite_store_open(&opt, &store, &err), &err, "make the file");
-    check_ok(pr_store_migrate(store, NULL, NULL, &err), &err, "migrate");
-    producer p = {.path = path, .err = PR_ERROR_INIT};
+    pr_store *store = sqlite_world_begin(&at, 0);
+    producer p = {.path = at.path, .err = PR_ERROR_INIT};
     assert_int_equal(pthread_create(&thread, NULL, enqueue_until_stopped, &p), 0);
     pr_status status = PR_OK;
     for (int i = 0; i < OPENS && status == PR_OK; i++)
@@ -69,10 +58,7 @@ static void test_open_beside_a_producer(void **state)
     check_ok(status, &err, "check beside a producer");
     check_ok(p.err.status, &p.err, "the producer");
     assert_true(p.enqueued > 0);
-    pr_store_free(store);
-    char command[128];
-    pr__format(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    sqlite_world_end(&at, store);
 }
 
 int main(void)
