@@ -124,14 +124,15 @@ void pr__pg_begin_calls(const pr__pg_conn *conn, bool writes, char text[PR__PG_B
 /* The same for a unit of work: idle for idle_ms at most; token is kept in its setting
    postroom.unit. */
 pr_status pr__pg_begin_unit(pr__pg_conn *conn, int64_t idle_ms, const char *token, pr_error *err);
-/* What begins it, to be run with others, and what is to be said when that was done. It points into
-   itself: not to be copied. */
-typedef struct pr__pg_unit_begin_calls {
+/* What begins one that is known by the id of its transaction, to be run with others: no token is
+   set. It points into itself: not to be copied. */
+typedef struct pr__pg_unit_settings {
     char lock_ms[24], idle_ms[24];
     pr__pg_params params;
-} pr__pg_unit_begin_calls;
-void pr__pg_begin_unit_calls(const pr__pg_conn *conn, int64_t idle_ms, const char *token,
-                             pr__pg_unit_begin_calls *own, pr__pg_call calls[PR__PG_BEGIN_CALLS]);
+} pr__pg_unit_settings;
+void pr__pg_begin_unit_calls(const pr__pg_conn *conn, int64_t idle_ms,
+                             pr__pg_unit_settings *settings, pr__pg_call calls[PR__PG_BEGIN_CALLS]);
+/* What is to be said when its first statements were run: so many were done. */
 pr_status pr__pg_unit_begun(pr__pg_conn *conn, pr_status status, int done, const pr_error *found,
                             pr_error *err);
 /* Begin one that reads, in one snapshot. statement_ms 0 = no limit but timeout_ms. */

@@ -28,6 +28,9 @@ const char pr__pg_sql_mark[] =
     "$3, $4, " NOW ") ON CONFLICT DO NOTHING RETURNING pg_catalog.pg_current_xact_id(), "
     "processed_at";
 static const char SQL_MARK_HASH[] = "SELECT body_hash FROM {p}inbox WHERE " KEY;
+/* A transaction that has written nothing gets its id now: the unit is known by it. */
+static const char SQL_STANDING[] =
+    "SELECT body_hash, pg_catalog.pg_current_xact_id() FROM {p}inbox WHERE " KEY;
 static const char SQL_UNMARK[] = "DELETE FROM {p}inbox WHERE " KEY;
 const char pr__pg_sql_find[] =
     "SELECT state, attempts, takeovers, lock_token, next_attempt_at, locked_until, body_hash FROM "
@@ -76,6 +79,13 @@ static bool same_hash(const PGresult *result, int column, const uint8_t hash[PR_
            memcmp(PQgetvalue(result, 0, column), hash, PR_CONTENT_HASH_SIZE) == 0;
 }
 
+static pr__mark mark_of(const PGresult *result, const uint8_t hash[PR_CONTENT_HASH_SIZE])
+{
+    if (PQntuples(result) == 0)
+        return PR__MARK_NEW;
+    return same_hash(result, 0, hash) ? PR__MARK_DONE : PR__MARK_CONFLICT;
+}
+
 /* NEW when none stands. */
 static pr_status look_mark(pr__pg_conn *conn, const pr__inbox_key *key,
                            const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
@@ -84,22 +94,23 @@ static pr_status look_mark(pr__pg_conn *conn, const pr__inbox_key *key,
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(conn, SQL_MARK_HASH, &result, err, "ttt", tenant_of(key), key->consumer,
                      key->message_id));
-    if (PQntuples(result) == 0)
-        *ret_mark = PR__MARK_NEW;
-    else
-        *ret_mark = same_hash(result, 0, hash) ? PR__MARK_DONE : PR__MARK_CONFLICT;
+    *ret_mark = mark_of(result, hash);
     return PR_OK;
 }
 
-static pr_status compare_mark(pr__pg_conn *conn, const pr__inbox_key *key,
+static pr_status compare_mark(pr__pg_unit *unit, const pr__inbox_key *key,
                               const uint8_t hash[PR_CONTENT_HASH_SIZE], pr__mark *ret_mark,
                               pr_error *err)
 {
-    TRY(look_mark(conn, key, hash, ret_mark, err));
+    AUTO_RESULT result = NULL;
+    TRY(pr__pg_query(unit->conn, SQL_STANDING, &result, err, "ttt", tenant_of(key), key->consumer,
+                     key->message_id));
+    *ret_mark = mark_of(result, hash);
     if (*ret_mark == PR__MARK_NEW) /* swept, or taken back, between two statements */
         return pr__fail_retry(err, PR_E_BUSY, PR_RETRY_SAME, ORIGIN,
                               "the mark of message \"%s\" was refused, but does not stand any more",
                               key->message_id);
+    unit->xid = pr__pg_value_int(result, 0, 1);
     return PR_OK;
 }
 
@@ -108,7 +119,7 @@ pr_status pr__pg_inbox_read_mark(pr__pg_unit *unit, const pr__inbox_key *key,
                                  pr__mark *ret_mark, pr_error *err)
 {
     if (PQntuples(result) == 0)
-        return compare_mark(unit->conn, key, hash, ret_mark, err);
+        return compare_mark(unit, key, hash, ret_mark, err);
     unit->xid = pr__pg_value_int(result, 0, 0);
     unit->marked_at_us = pr__pg_value_instant(result, 0, 1);
     *ret_mark = PR__MARK_NEW;

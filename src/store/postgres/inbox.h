@@ -32,8 +32,8 @@ pr_status pr__pg_unit_enter(pr_store *store, const pr__inbox_visit *visit, pr_un
 pr_status pr__pg_inbox_complete(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
                                 pr_outcome *ret_outcome, pr_error *err);
 
-/* The statements by which a message enters, to be run in this order after one another, and what
-   their results say. $1 to $3 are the key; of the mark $4 is the hash; of SQL_BLOCKED $4 is the
+/* The statements by which a message enters, to be run one after another in this order, and what
+   their results say. $1 to $3 are the key; of the mark $4 is the hash; of `blocked` $4 is the
    message's key, and $5 whether dead ones block. */
 extern const char pr__pg_sql_mark[];
 extern const char pr__pg_sql_find[];

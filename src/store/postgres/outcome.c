@@ -19,19 +19,21 @@
 
 #define WAIT_US 20000 /* between two looks at a transaction that is still in progress */
 
-#define XID     "$1::pg_catalog.text::pg_catalog.xid8"
-#define STATUS                                                                                     \
-    "SELECT pg_catalog.pg_xact_status(" XID "), pg_catalog.pg_is_in_recovery(), "                  \
-    "pg_catalog.pg_postmaster_start_time(), EXISTS (SELECT FROM "
+#define STATUS(xid)                                                                                \
+    "SELECT pg_catalog.pg_xact_status($" xid "::pg_catalog.text::pg_catalog.xid8), "               \
+    "pg_catalog.pg_is_in_recovery(), pg_catalog.pg_postmaster_start_time(), "
 
 static const char SQL_STATUS[] =
-    STATUS "{p}outbox WHERE lane OPERATOR(pg_catalog.=) $2 AND id OPERATOR(pg_catalog.=) $3 AND "
-           "xid OPERATOR(pg_catalog.=) " XID " AND message_id OPERATOR(pg_catalog.=) $4)";
-/* Nobody marks the same message at the same microsecond, in a transaction of the same number. */
-static const char SQL_STATUS_MARK[] =
-    STATUS "{p}inbox WHERE tenant OPERATOR(pg_catalog.=) $2 AND consumer OPERATOR(pg_catalog.=) $3 "
-           "AND message_id OPERATOR(pg_catalog.=) $4 AND processed_at OPERATOR(pg_catalog.=) $5 "
-           "AND xmin OPERATOR(pg_catalog.=) " XID "::pg_catalog.xid)";
+    STATUS("1") "EXISTS (SELECT FROM {p}outbox WHERE lane OPERATOR(pg_catalog.=) $2 AND id "
+                "OPERATOR(pg_catalog.=) $3 AND xid OPERATOR(pg_catalog.=) "
+                "$1::pg_catalog.text::pg_catalog.xid8 AND message_id OPERATOR(pg_catalog.=) $4)";
+/* A mark is known by its moment: nobody else makes one of the message before it is taken back. */
+#define MARK_STANDS                                                                                \
+    "EXISTS (SELECT FROM {p}inbox WHERE tenant OPERATOR(pg_catalog.=) $1 AND consumer "            \
+    "OPERATOR(pg_catalog.=) $2 AND message_id OPERATOR(pg_catalog.=) $3 AND processed_at "         \
+    "OPERATOR(pg_catalog.=) $4)"
+static const char SQL_MARK_STANDS[] = "SELECT " MARK_STANDS;
+static const char SQL_STATUS_MARK[] = STATUS("5") MARK_STANDS;
 
 static pr_outcome judge(const pr__pg_trace *own, const PGresult *result)
 {
@@ -55,9 +57,21 @@ static pr_status ask(pr__pg_conn *conn, const pr__pg_trace *own, PGresult **ret_
     if (!mark)
         return pr__pg_query(conn, SQL_STATUS, ret_result, err, "tiiu", xid, own->lane, own->log_id,
                             own->message_id);
-    return pr__pg_query(conn, SQL_STATUS_MARK, ret_result, err, "tttts", xid,
+    return pr__pg_query(conn, SQL_STATUS_MARK, ret_result, err, "tttst",
                         mark->tenant ? mark->tenant : "", mark->consumer, mark->message_id,
-                        own->marked_at_us);
+                        own->marked_at_us, xid);
+}
+
+pr_status pr__pg_mark_stands(pr__pg_conn *conn, const pr__pg_trace *own, bool *ret_stands,
+                             pr_error *err)
+{
+    int64_t stands = 0;
+    const pr__inbox_key *mark = own->mark;
+    TRY(pr__pg_int(conn, SQL_MARK_STANDS, &stands, NULL, err, "ttts",
+                   mark->tenant ? mark->tenant : "", mark->consumer, mark->message_id,
+                   own->marked_at_us));
+    *ret_stands = stands != 0;
+    return PR_OK;
 }
 
 /* The old session may still be at it: then wait for its end. */

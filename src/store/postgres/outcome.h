@@ -4,6 +4,7 @@
 #ifndef PR_STORE_POSTGRES_OUTCOME_H
 #define PR_STORE_POSTGRES_OUTCOME_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/uuid.h"
@@ -24,5 +25,9 @@ typedef struct pr__pg_trace {
    timeout: OK when it was committed, else found, and what to do about it. */
 pr_status pr__pg_resolve(pr__pg_store *store, const pr__pg_trace *own, const pr_error *found,
                          pr_outcome *ret_outcome, pr_error *err);
+
+/* Was the mark committed? */
+pr_status pr__pg_mark_stands(pr__pg_conn *conn, const pr__pg_trace *own, bool *ret_stands,
+                             pr_error *err);
 
 #endif

@@ -36,6 +36,13 @@ typedef struct pr__pg_params {
     int formats[PR__PG_PARAMS_MAX];
 } pr__pg_params;
 
+/* As {.count = 0}, for less: the columns of what is not there are left alone. */
+static inline void pr__pg_params_init(pr__pg_params *params)
+{
+    params->arena = NULL;
+    params->count = 0;
+    params->failed = false;
+}
 void pr__pg_params_done(pr__pg_params *params);
 #define AUTO_PARAMS __attribute__((cleanup(pr__pg_params_done))) pr__pg_params
 

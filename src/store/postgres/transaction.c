@@ -160,23 +160,24 @@ pr_status pr__pg_begin_read(pr__pg_conn *conn, int64_t statement_ms, pr_error *e
                  SETTINGS_OURS, "pg_catalog", err);
 }
 
+/* A statement of its own, so that it comes before the locks of the next one. */
 static const char SQL_UNIT_SETTINGS[] =
     "SELECT pg_catalog.set_config('lock_timeout', $1, true), "
     "pg_catalog.set_config('statement_timeout', '0', true), "
     "pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), "
-    "pg_catalog.set_config('synchronous_commit', 'on', true), " SETTINGS_UNIT ", $3, true)";
+    "pg_catalog.set_config('synchronous_commit', 'on', true)";
 
-void pr__pg_begin_unit_calls(const pr__pg_conn *conn, int64_t idle_ms, const char *token,
-                             pr__pg_unit_begin_calls *own, pr__pg_call calls[PR__PG_BEGIN_CALLS])
+void pr__pg_begin_unit_calls(const pr__pg_conn *conn, int64_t idle_ms,
+                             pr__pg_unit_settings *settings, pr__pg_call calls[PR__PG_BEGIN_CALLS])
 {
-    pr__format(own->lock_ms, sizeof own->lock_ms, "%lld", (long long)conn->limits.busy_ms);
-    pr__format(own->idle_ms, sizeof own->idle_ms, "%lld", (long long)idle_ms);
-    own->params = (pr__pg_params){.count = 0};
-    pr__pg_add_text(&own->params, own->lock_ms);
-    pr__pg_add_text(&own->params, own->idle_ms);
-    pr__pg_add_text(&own->params, token);
+    pr__pg_params_init(&settings->params);
+    pr__format(settings->lock_ms, sizeof settings->lock_ms, "%lld",
+               (long long)conn->limits.busy_ms);
+    pr__format(settings->idle_ms, sizeof settings->idle_ms, "%lld", (long long)idle_ms);
+    pr__pg_add_text(&settings->params, settings->lock_ms);
+    pr__pg_add_text(&settings->params, settings->idle_ms);
     calls[0] = (pr__pg_call){.sql = BEGIN_WRITE};
-    calls[1] = (pr__pg_call){.sql = SQL_UNIT_SETTINGS, .params = &own->params};
+    calls[1] = (pr__pg_call){.sql = SQL_UNIT_SETTINGS, .params = &settings->params};
 }
 
 pr_status pr__pg_unit_begun(pr__pg_conn *conn, pr_status status, int done, const pr_error *found,

@@ -92,8 +92,8 @@ static pr_status look_mine(pr__pg_unit *unit, bool *ret_mine, pr__pg_trace *ret_
 {
     AUTO_RESULT result = NULL;
     TRY(pr__pg_query(unit->conn, SQL_MINE, &result, err, "t", unit->token));
-    *ret_mine = pr__pg_value_int(result, 0, 0) != 0;
     ret_trace->xid = pr__pg_value_int(result, 0, 1);
+    *ret_mine = unit->xid != 0 ? ret_trace->xid == unit->xid : pr__pg_value_int(result, 0, 0) != 0;
     ret_trace->started_at_us = pr__pg_value_instant(result, 0, 2);
     ret_trace->lane = pr__pg_value_int(result, 0, 3);
     ret_trace->log_id = pr__pg_value_int(result, 0, 4);

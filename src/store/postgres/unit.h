@@ -14,8 +14,9 @@ typedef struct pr__pg_unit {
     pr_unit base;                  /* first member */
     pr__pg_conn *conn;             /* the store's, or &borrowed */
     char token[PR_UUID_TEXT_SIZE]; /* of our own transaction, to tell it from one begun after it */
-    int64_t xid;                   /* of a transaction with a mark of its own; 0 = not known */
+    int64_t xid;                   /* of the transaction, once it has marked; 0 = not known */
     int64_t marked_at_us;          /* of that mark */
+    bool marked_first;             /* nothing was run before it, so that nothing takes it back */
     pr__pg_conn borrowed;          /* of a joined unit */
 } pr__pg_unit;
 

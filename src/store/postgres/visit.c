@@ -19,20 +19,20 @@
 #include "store/postgres/outcome.h"
 #include "store/postgres/value.h"
 
-#define ORIGIN  "postgres.unit"
+#define ORIGIN              "postgres.unit"
+#define NOTHING             "22012" /* division by zero: what was to be there is not */
 
-#define NOTHING "22012" /* division by zero: there was none */
-#define FOREIGN "2201F" /* the root of a negative number: another transaction */
+#define SAME_TRANSACTION(n) "pg_catalog.pg_current_xact_id_if_assigned() OPERATOR(pg_catalog.=) $" n
 
-/* A mark of ours in the transaction that made it: 1. Without a mark, or when it stands in another
-   transaction, an error. The count is no constant, so that nothing is raised by the planner. */
-static const char SQL_CHECK[] =
-    "SELECT CASE WHEN n OPERATOR(pg_catalog.=) 0 OR pg_catalog.pg_current_xact_id_if_assigned() "
-    "OPERATOR(pg_catalog.=) $5 THEN 1 OPERATOR(pg_catalog./) n ELSE pg_catalog.sqrt("
-    "(OPERATOR(pg_catalog.-) n)::pg_catalog.float8)::pg_catalog.int8 END FROM (SELECT "
-    "pg_catalog.count(*) AS n FROM {p}inbox WHERE tenant OPERATOR(pg_catalog.=) $1 AND consumer "
-    "OPERATOR(pg_catalog.=) $2 AND message_id OPERATOR(pg_catalog.=) $3 AND body_hash "
-    "OPERATOR(pg_catalog.=) $4) AS m";
+/* When the mark was made before anything else, nothing but the end of its transaction takes it
+   back: no savepoint is older. Neither is a constant, for the planner would raise it. */
+static const char SQL_SAME[] =
+    "SELECT 1 OPERATOR(pg_catalog./) coalesce(" SAME_TRANSACTION("1") ", false)::pg_catalog.int4";
+static const char SQL_MARKED[] =
+    "SELECT 1 OPERATOR(pg_catalog./) pg_catalog.count(*) FROM {p}inbox WHERE tenant "
+    "OPERATOR(pg_catalog.=) $2 AND consumer OPERATOR(pg_catalog.=) $3 AND message_id "
+    "OPERATOR(pg_catalog.=) $4 AND processed_at OPERATOR(pg_catalog.=) $5 AND " SAME_TRANSACTION(
+        "1");
 static const char SQL_TAKE[] =
     "WITH gone AS (DELETE FROM {p}inbox_parked WHERE tenant OPERATOR(pg_catalog.=) $1 AND consumer "
     "OPERATOR(pg_catalog.=) $2 AND message_id OPERATOR(pg_catalog.=) $3 AND state "
@@ -51,17 +51,18 @@ static void add_key(pr__pg_params *params, const pr__inbox_key *key)
 enum { ENTER_MARK = PR__PG_BEGIN_CALLS, ENTER_FIND, ENTER_BLOCKED, ENTER_MAX };
 
 typedef struct entering {
-    pr__pg_unit_begin_calls begin;
+    pr__pg_unit_settings settings;
     pr__pg_params mark, find, blocked;
     pr__pg_call calls[ENTER_MAX];
     int count;
 } entering;
 
-static void entering_fill(entering *in, const pr__pg_unit *unit, int64_t idle_ms,
-                          const pr__inbox_visit *visit)
+static void entering_fill(entering *in, const pr__pg_store *store, const pr__inbox_visit *visit)
 {
-    in->mark = in->find = in->blocked = (pr__pg_params){.count = 0};
-    pr__pg_begin_unit_calls(unit->conn, idle_ms, unit->token, &in->begin, in->calls);
+    pr__pg_params_init(&in->mark);
+    pr__pg_params_init(&in->find);
+    pr__pg_params_init(&in->blocked);
+    pr__pg_begin_unit_calls(&store->conn, store->unit_idle_ms, &in->settings, in->calls);
     add_key(&in->mark, visit->key);
     pr__pg_add_bytes(&in->mark, visit->hash, PR_CONTENT_HASH_SIZE);
     in->calls[ENTER_MARK] = (pr__pg_call){.sql = pr__pg_sql_mark, .params = &in->mark};
@@ -81,38 +82,27 @@ static pr_status read_facts(pr__pg_unit *unit, const pr__inbox_visit *visit, con
 {
     TRY(pr__pg_inbox_read_mark(unit, visit->key, visit->hash, in->calls[ENTER_MARK].result,
                                &facts->mark, err));
+    unit->marked_first = facts->mark == PR__MARK_NEW;
     facts->found = pr__pg_inbox_read_row(in->calls[ENTER_FIND].result, visit->hash, &facts->row);
     facts->blocked = in->count > ENTER_BLOCKED && PQntuples(in->calls[ENTER_BLOCKED].result) > 0;
     return PR_OK;
-}
-
-/* Without named statements each of them is a round trip, and the settings are sent with BEGIN. */
-static pr_status run_entering(pr__pg_store *store, pr__pg_unit *unit, entering *in, pr_error *err)
-{
-    int sent = 0;
-    int done = 0;
-    pr__pg_conn *conn = unit->conn;
-    if (!conn->named) {
-        TRY(pr__pg_begin_unit(conn, store->unit_idle_ms, unit->token, err));
-        return pr__pg_exec_all(conn, &in->calls[ENTER_MARK], in->count - ENTER_MARK, &sent, &done,
-                               err);
-    }
-    pr_error found = PR_ERROR_INIT;
-    pr_status status = pr__pg_exec_all(conn, in->calls, in->count, &sent, &done, &found);
-    return pr__pg_unit_begun(conn, status, done, &found, err);
 }
 
 pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_unit **ret_unit,
                             pr__inbox_facts *ret_facts, pr_error *err)
 {
     entering in;
+    int sent = 0;
+    int done = 0;
     pr__pg_unit *unit = NULL;
     pr__inbox_facts facts = {.found = false};
     pr__pg_store *store = pr__pg_store_of(base);
+    pr_error found = PR_ERROR_INIT;
     TRY(pr__inbox_key_check(visit->key, ORIGIN, err));
     TRY(pr__pg_unit_prepare(base, &unit, err));
-    entering_fill(&in, unit, store->unit_idle_ms, visit);
-    pr_status status = run_entering(store, unit, &in, err);
+    entering_fill(&in, store, visit);
+    pr_status status = pr__pg_exec_all(unit->conn, in.calls, in.count, &sent, &done, &found);
+    status = pr__pg_unit_begun(unit->conn, status, done, &found, err);
     if (status == PR_OK)
         status = read_facts(unit, visit, &in, &facts, err);
     pr__pg_calls_done(in.calls, in.count);
@@ -133,6 +123,7 @@ pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_uni
 enum { LEAVE_CHECK, LEAVE_TAKE, LEAVE_MAX = 3 }; /* and the commit, the last one */
 
 typedef struct leaving {
+    pr__pg_trace own;
     pr__pg_params check, take;
     pr__pg_call calls[LEAVE_MAX];
     int count, sent, done;
@@ -140,11 +131,18 @@ typedef struct leaving {
 
 static void leaving_fill(leaving *out, const pr__pg_unit *unit, const pr__inbox_end *end)
 {
-    *out = (leaving){.count = 0};
-    add_key(&out->check, end->key);
-    pr__pg_add_bytes(&out->check, end->hash, PR_CONTENT_HASH_SIZE);
+    out->own =
+        (pr__pg_trace){.xid = unit->xid, .mark = end->key, .marked_at_us = unit->marked_at_us};
+    out->count = 0;
+    pr__pg_params_init(&out->check);
+    pr__pg_params_init(&out->take);
     pr__pg_add_xid(&out->check, (uint64_t)unit->xid);
-    out->calls[out->count++] = (pr__pg_call){.sql = SQL_CHECK, .params = &out->check};
+    if (!unit->marked_first) {
+        add_key(&out->check, end->key);
+        pr__pg_add_instant(&out->check, unit->marked_at_us);
+    }
+    out->calls[out->count++] =
+        (pr__pg_call){.sql = unit->marked_first ? SQL_SAME : SQL_MARKED, .params = &out->check};
     if (end->token) {
         add_key(&out->take, end->key);
         pr__pg_add_text(&out->take, end->token);
@@ -153,22 +151,33 @@ static void leaving_fill(leaving *out, const pr__pg_unit *unit, const pr__inbox_
     out->calls[out->count++] = (pr__pg_call){.sql = PR__PG_COMMIT};
 }
 
-/* Which statement was refused, and with which code: the connection stands, or the server said why
-   it does not go on in a way that no commit can be behind. */
-static pr_status refused(const leaving *out, pr_error *found, pr__inbox_check *ret_check,
-                         pr_outcome *ret_outcome, pr_error *err)
+/* The transaction is another one, or without its mark. What was ended with the mark was committed
+   by other code, who knows with what. */
+static pr_status unmarked(pr__pg_conn *conn, const leaving *out, pr__inbox_check *ret_check,
+                          pr_outcome *ret_outcome, pr_error *err)
 {
-    bool checked = out->done > LEAVE_CHECK;
-    if (out->done == out->count - 1) {
+    bool stands = false;
+    *ret_check = PR__INBOX_BROKEN;
+    TRY(pr__pg_mark_stands(conn, &out->own, &stands, err));
+    *ret_check = stands ? PR__INBOX_KEPT : PR__INBOX_UNMARKED;
+    return stands ? pr__pg_unit_not_mine(ret_outcome, err) : PR_OK;
+}
+
+/* A statement was refused, and nothing is committed. */
+static pr_status refused(pr__pg_conn *conn, const leaving *out, pr_error *found,
+                         pr__inbox_check *ret_check, pr_outcome *ret_outcome, pr_error *err)
+{
+    bool nothing = pr__text_equal(found->sqlstate, NOTHING);
+    bool commits = out->done == out->count - 1;
+    pr__pg_rollback(conn);
+    if (nothing && out->done == LEAVE_CHECK)
+        return unmarked(conn, out, ret_check, ret_outcome, err);
+    if (commits)
         pr__error_context(found, "commit");
-    } else if (!checked && pr__text_equal(found->sqlstate, FOREIGN)) {
-        return pr__pg_unit_not_mine(ret_outcome, err);
-    } else if (pr__text_equal(found->sqlstate, NOTHING)) {
-        *ret_check = checked ? PR__INBOX_TAKEN : PR__INBOX_UNMARKED;
+    else
+        *ret_check = nothing ? PR__INBOX_TAKEN : PR__INBOX_BROKEN;
+    if (nothing && !commits)
         return PR_OK;
-    } else {
-        *ret_check = PR__INBOX_BROKEN;
-    }
     pr__error_copy(err, found);
     return found->status;
 }
@@ -179,41 +188,29 @@ static bool is_lost(const pr__pg_conn *conn, const leaving *out, const pr_error 
     return !conn->pg && out->sent == out->count && !pr__text_equal(found->sqlstate, "25006");
 }
 
-static pr_status run_leaving(pr__pg_unit *unit, leaving *out, const pr__inbox_end *end,
-                             pr__inbox_check *ret_check, pr_outcome *ret_outcome, pr_error *err)
-{
-    pr__pg_conn *conn = unit->conn;
-    pr_error found = PR_ERROR_INIT;
-    pr_status status =
-        pr__pg_exec_all(conn, out->calls, out->count, &out->sent, &out->done, &found);
-    PR_FAULT("store.after_unit_commit");
-    if (status == PR_OK)
-        status = pr__pg_committed(out->calls[out->count - 1].result, err);
-    else if (is_lost(conn, out, &found)) {
-        pr__pg_trace own = {.xid = unit->xid, .mark = end->key, .marked_at_us = unit->marked_at_us};
-        pr__error_context(&found, "commit");
-        return pr__pg_resolve(pr__pg_store_of(unit->base.store), &own, &found, ret_outcome, err);
-    } else {
-        status = refused(out, &found, ret_check, ret_outcome, err);
-        pr__pg_rollback(conn);
-        return status;
-    }
-    if (status == PR_OK)
-        *ret_outcome = PR_OUTCOME_COMMITTED;
-    return status;
-}
-
 pr_status pr__pg_inbox_complete(pr_unit *base, const pr__inbox_end *end, pr__inbox_check *ret_check,
                                 pr_outcome *ret_outcome, pr_error *err)
 {
     leaving out;
     pr__pg_unit *unit = pr__pg_unit_of(base);
+    pr__pg_conn *conn = unit->conn;
     *ret_check = PR__INBOX_KEPT;
     TRY(pr__pg_unit_may_commit(base, ret_outcome, err));
     leaving_fill(&out, unit, end);
     pr__pg_unit_finish(unit);
+    pr_error found = PR_ERROR_INIT;
     PR_FAULT("store.before_unit_commit");
-    pr_status status = run_leaving(unit, &out, end, ret_check, ret_outcome, err);
+    pr_status status = pr__pg_exec_all(conn, out.calls, out.count, &out.sent, &out.done, &found);
+    PR_FAULT("store.after_unit_commit");
+    if (status == PR_OK) {
+        status = pr__pg_committed(out.calls[out.count - 1].result, err);
+        *ret_outcome = status == PR_OK ? PR_OUTCOME_COMMITTED : PR_OUTCOME_NOT_COMMITTED;
+    } else if (is_lost(conn, &out, &found)) {
+        pr__error_context(&found, "commit");
+        status = pr__pg_resolve(pr__pg_store_of(base->store), &out.own, &found, ret_outcome, err);
+    } else {
+        status = refused(conn, &out, &found, ret_check, ret_outcome, err);
+    }
     pr__pg_calls_done(out.calls, out.count);
     pr__pg_params_done(&out.check);
     return status;
