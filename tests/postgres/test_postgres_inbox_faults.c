@@ -19,8 +19,12 @@ static const struct {
     proxy_harm harm;
     int stride; /* in the short form: every so many steps */
 } harms[] = {
-    {"the request is cut", PROXY_CUT_REQUEST, 3}, {"the reply is swallowed", PROXY_CUT_REPLY, 3},
-    {"the reply is late", PROXY_DELAY, 17},       {"the backend is terminated", PROXY_TERMINATE, 9},
+    {"the request is cut", PROXY_CUT_REQUEST, 3},
+    {"the reply is swallowed", PROXY_CUT_REPLY, 3},
+    {"all but its Sync comes", PROXY_CUT_SYNC, 5},
+    {"the reply breaks off", PROXY_CUT_INSIDE, 3},
+    {"the reply is late", PROXY_DELAY, 17},
+    {"the backend is terminated", PROXY_TERMINATE, 9},
     {"the server crashes", PROXY_CRASH, 19},
 };
 

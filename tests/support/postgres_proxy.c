@@ -26,6 +26,7 @@
 
 #define PAIRS_MAX 16
 #define DELAY_MS  400
+#define SYNC_MS   50
 
 typedef struct control {
     atomic_int harm;
@@ -50,12 +51,14 @@ typedef struct stream {
 
 typedef struct pair {
     stream client, server;
-    bool started;   /* the client's first message, which has no type, has passed */
-    bool ready;     /* the server has said ReadyForQuery once */
-    int backend;    /* its process id */
-    int requests;   /* of this pair */
-    int answers;    /* ReadyForQuery after the first */
-    int swallow_at; /* the answer that must not pass; 0 = none */
+    bool started;    /* the client's first message, which has no type, has passed */
+    bool ready;      /* the server has said ReadyForQuery once */
+    int backend;     /* its process id */
+    int requests;    /* of this pair */
+    int answers;     /* ReadyForQuery after the first */
+    int swallow_at;  /* the answer that must not pass; 0 = none */
+    bool cut_inside; /* but for its first statement's */
+    bool cut_sync;   /* the next request passes without its end */
 } pair;
 
 static void wait_ms(int64_t ms)
@@ -162,6 +165,13 @@ static bool pass_request(postgres_proxy *proxy, pair *of)
     case PROXY_CUT_REPLY:
         of->swallow_at = of->requests;
         return true;
+    case PROXY_CUT_SYNC:
+        of->cut_sync = true;
+        return true;
+    case PROXY_CUT_INSIDE:
+        of->swallow_at = of->requests;
+        of->cut_inside = true;
+        return true;
     case PROXY_DELAY:
         wait_ms(DELAY_MS);
         return true;
@@ -175,14 +185,36 @@ static bool pass_request(postgres_proxy *proxy, pair *of)
     return true;
 }
 
+/* The size of the first request, or of what stands for itself, or 0 when it is not all there. Its
+   last message begins at *ret_last. */
+static size_t first_request(const stream *of, bool started, size_t *ret_last)
+{
+    stream rest = *of;
+    *ret_last = 0;
+    for (size_t size; (size = first_message(&rest, started)) > 0;) {
+        char type = (char)(started ? rest.data[0] : 0);
+        *ret_last = of->size - rest.size;
+        if (!started || !strchr("PBDECF", type))
+            return *ret_last + size;
+        rest.data += size;
+        rest.size -= size;
+    }
+    return 0;
+}
+
 static bool serve_client(postgres_proxy *proxy, pair *of)
 {
-    size_t size;
+    size_t size, last;
     bool going = fill(&of->client);
-    while (going && (size = first_message(&of->client, of->started)) > 0) {
-        char type = (char)(of->started ? of->client.data[0] : 0);
+    while (going && (size = first_request(&of->client, of->started, &last)) > 0) {
+        char type = (char)(of->started ? of->client.data[last] : 0);
         if ((type == 'Q' || type == 'S') && !pass_request(proxy, of))
             return false;
+        if (of->cut_sync) { /* and the end of the stream does not overtake it */
+            (void)hand_on(&of->client, of->server.fd, last, true);
+            wait_ms(SYNC_MS);
+            return false;
+        }
         of->started = true;
         /* what cannot be handed on has an end on the other side, which brings its own news */
         (void)hand_on(&of->client, of->server.fd, size, true);
@@ -196,12 +228,14 @@ static bool serve_server(pair *of)
     bool going = fill(&of->server);
     while ((size = first_message(&of->server, true)) > 0) {
         char type = (char)of->server.data[0];
-        bool pass = of->swallow_at == 0 || of->answers < of->swallow_at - 1;
+        bool harmed = of->swallow_at > 0 && of->answers >= of->swallow_at - 1;
         if (type == 'K' && size >= 9)
             of->backend = of->server.data[5] << 24 | of->server.data[6] << 16 |
                           of->server.data[7] << 8 | of->server.data[8];
-        if (!hand_on(&of->server, of->client.fd, size, pass))
+        if (!hand_on(&of->server, of->client.fd, size, !harmed || of->cut_inside))
             return false;
+        if (type == 'C' && harmed) /* of the first statement: the rest is swallowed */
+            of->cut_inside = false;
         if (type != 'Z')
             continue;
         of->answers += of->ready;
@@ -303,6 +337,11 @@ void postgres_proxy_arm(postgres_proxy *proxy, proxy_harm harm, int at)
     atomic_store(&proxy->shared->at, at);
     atomic_store(&proxy->shared->done, false);
     atomic_store(&proxy->shared->harm, harm);
+}
+
+int postgres_proxy_requests(const postgres_proxy *proxy)
+{
+    return atomic_load(&proxy->shared->requests);
 }
 
 bool postgres_proxy_disarm(postgres_proxy *proxy)

@@ -17,7 +17,8 @@
 #include "base/time.h"
 #include "store/postgres/value.h"
 
-#define WAIT_US 20000 /* between two looks at a transaction that is still in progress */
+#define NEVER_HEARD "22023" /* a transaction in the future of this server */
+#define WAIT_US     20000   /* between two looks at a transaction that is still in progress */
 
 #define STATUS(xid)                                                                                \
     "SELECT pg_catalog.pg_xact_status($" xid "::pg_catalog.text::pg_catalog.xid8), "               \
@@ -33,6 +34,7 @@ static const char SQL_STATUS[] =
     "OPERATOR(pg_catalog.=) $2 AND message_id OPERATOR(pg_catalog.=) $3 AND processed_at "         \
     "OPERATOR(pg_catalog.=) $4)"
 static const char SQL_MARK_STANDS[] = "SELECT " MARK_STANDS;
+static const char SQL_MARK_HERE[] = "SELECT pg_catalog.pg_is_in_recovery(), " MARK_STANDS;
 static const char SQL_STATUS_MARK[] = STATUS("5") MARK_STANDS;
 
 static pr_outcome judge(const pr__pg_trace *own, const PGresult *result)
@@ -74,6 +76,19 @@ pr_status pr__pg_mark_stands(pr__pg_conn *conn, const pr__pg_trace *own, bool *r
     return PR_OK;
 }
 
+/* The server knows of no such id: it came back without the transaction, and so without its mark,
+   unless it is a standby that has not heard of it. UNKNOWN: look again. */
+static pr_outcome judge_mark(pr__pg_conn *conn, const pr__pg_trace *own)
+{
+    AUTO_RESULT result = NULL;
+    const pr__inbox_key *mark = own->mark;
+    if (pr__pg_query(conn, SQL_MARK_HERE, &result, NULL, "ttts", mark->tenant ? mark->tenant : "",
+                     mark->consumer, mark->message_id, own->marked_at_us) != PR_OK ||
+        pr__pg_value_int(result, 0, 0))
+        return PR_OUTCOME_UNKNOWN;
+    return pr__pg_value_int(result, 0, 1) ? PR_OUTCOME_COMMITTED : PR_OUTCOME_NOT_COMMITTED;
+}
+
 /* The old session may still be at it: then wait for its end. */
 static pr_outcome find_out(pr__pg_store *store, const pr__pg_trace *own)
 {
@@ -87,8 +102,10 @@ static pr_outcome find_out(pr__pg_store *store, const pr__pg_trace *own)
             return PR_OUTCOME_UNKNOWN; /* another cluster: its numbers mean nothing to us */
         pr_error found = PR_ERROR_INIT;
         if (ask(&store->conn, own, &result, &found) != PR_OK) {
-            if (found.retry == PR_RETRY_NEVER) /* such as: in the future of this server */
-                return PR_OUTCOME_UNKNOWN;
+            bool unheard = own->mark && pr__text_equal(found.sqlstate, NEVER_HEARD);
+            pr_outcome outcome = unheard ? judge_mark(&store->conn, own) : PR_OUTCOME_UNKNOWN;
+            if (outcome != PR_OUTCOME_UNKNOWN || (found.retry == PR_RETRY_NEVER && !unheard))
+                return outcome;
             continue;
         }
         if (pr__pg_value_int(result, 0, 1) ||
