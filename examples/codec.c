@@ -56,14 +56,10 @@ static const pr_codec protobuf = {.size = (uint32_t)sizeof(pr_codec),
                                   .decode = decode};
 static const pr_codec *const codecs[] = {&protobuf, NULL};
 
-static const pr_contract order_placed = {
-    .size = (uint32_t)sizeof(pr_contract),
-    .type = "urn:message:shop:order-placed",
-    .type_version = 1,
-    .kind = PR_CONTRACT_INTEGRATION_EVENT,
-    .object_size = sizeof(Shop__OrderPlaced),
-    .codecs = codecs,
-};
+static const pr_contract order_placed =
+    PR_CONTRACT(.type = "urn:message:shop:order-placed", .type_version = 1,
+                .kind = PR_CONTRACT_INTEGRATION_EVENT, .object_size = sizeof(Shop__OrderPlaced),
+                .codecs = codecs);
 
 static void must(pr_status status, const char *what, const pr_error *err)
 {

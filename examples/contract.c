@@ -28,14 +28,10 @@ static const pr_field order_fields[] = {
     {.name = NULL},
 };
 
-static const pr_contract order_contract = {
-    .size = sizeof(pr_contract),
-    .type_version = 1,
-    .type = "urn:message:shop:order-placed",
-    .kind = PR_CONTRACT_INTEGRATION_EVENT,
-    .fields = order_fields,
-    .object_size = sizeof(order_placed),
-};
+static const pr_contract order_contract =
+    PR_CONTRACT(.type_version = 1, .type = "urn:message:shop:order-placed",
+                .kind = PR_CONTRACT_INTEGRATION_EVENT, .fields = order_fields,
+                .object_size = sizeof(order_placed));
 
 static int fail(const pr_error *err)
 {

@@ -28,14 +28,9 @@ static const pr_field placed_fields[] = {
     {.name = "totalCents", .kind = PR_FIELD_INT64, .offset = offsetof(placed, total_cents)},
     {.name = NULL},
 };
-static const pr_contract placed_contract = {
-    .size = (uint32_t)sizeof(pr_contract),
-    .type = PLACED,
-    .type_version = 1,
-    .kind = PR_CONTRACT_DOMAIN_EVENT,
-    .fields = placed_fields,
-    .object_size = sizeof(placed),
-};
+static const pr_contract placed_contract =
+    PR_CONTRACT(.type = PLACED, .type_version = 1, .kind = PR_CONTRACT_DOMAIN_EVENT,
+                .fields = placed_fields, .object_size = sizeof(placed));
 
 static void must(pr_status status, const char *what, const pr_error *err)
 {

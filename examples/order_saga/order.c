@@ -20,12 +20,10 @@ static const pr_field state_fields[] = {
     {.name = "step", .kind = PR_FIELD_INT64, .offset = offsetof(order_state, step)},
     {.name = NULL},
 };
-static const pr_contract state_contract = {.size = (uint32_t)sizeof(pr_contract),
-                                           .type_version = 1,
-                                           .type = "urn:message:shop:order-state",
-                                           .kind = PR_CONTRACT_DOMAIN_EVENT,
-                                           .fields = state_fields,
-                                           .object_size = sizeof(order_state)};
+static const pr_contract state_contract =
+    PR_CONTRACT(.type_version = 1, .type = "urn:message:shop:order-state",
+                .kind = PR_CONTRACT_DOMAIN_EVENT, .fields = state_fields,
+                .object_size = sizeof(order_state));
 
 /* Go to a step and send its command. */
 static pr_handled go(pr_saga_step *at, order_state *state, int64_t step, const char *command)

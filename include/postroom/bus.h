@@ -23,9 +23,9 @@ typedef struct pr_reply pr_reply;
 typedef struct pr_bus_options {
     uint32_t size;
     bool relay_off;                /* the outbox is another process's business */
-    pr_store *store;               /* borrowed: outbox and inboxes */
+    pr_store *store;               /* borrowed: outbox and inboxes. NULL for pr_bus_open alone */
     const pr_contracts *contracts; /* borrowed; of its endpoints and replies. May be NULL */
-    const char *source;            /* of what is published directly; NULL = none */
+    const char *source;            /* of messages that name none; copied; NULL = none */
     const pr_relay_options *relay; /* copied; NULL = defaults */
     int64_t publish_deadline_ms;   /* of a direct publish; 0 = 10,000 */
     int64_t start_wait_ms;         /* start waits so long for subscriptions; 0 = 5,000 */
@@ -75,6 +75,7 @@ PR_BEGIN_DECLS
  * Owner   what opt points to is borrowed and must outlive it. *ret_bus is the caller's:
  *         pr_bus_free().
  * Errors  INVALID: options, no store. NOMEM.
+ * Thread  whoever makes it also adds, starts, stops and frees: one at a time.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_bus_new(const pr_bus_options *opt, pr_bus **ret_bus,
@@ -114,7 +115,7 @@ PR_API pr_store *pr_bus_store(pr_bus *bus);
  *
  * Owner   transport is borrowed and must outlive the bus, which uses clones of it.
  * Errors  INVALID. CONFLICT: one of that name stands already. UNSUPPORTED: it cannot be cloned.
- *         STATE: the bus was started.
+ *         STATE: the bus was started. LIMIT: there are 16 already.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_bus_add_transport(pr_bus *bus, pr_transport *transport,
@@ -124,10 +125,10 @@ PR_API PR_MUST_CHECK pr_status pr_bus_add_transport(pr_bus *bus, pr_transport *t
  * Add an endpoint.
  *
  * Shape   transport: the name of one that was added; NULL = the default. What opt leaves out
- *         (contracts, clock, random, observer) is the bus's.
- * Owner   as pr_endpoint_new.
+ *         (contracts, clock, random, observer) is the bus's, publish_to is the default transport.
+ * Owner   the endpoint is the bus's; what opt points to as in pr_endpoint_new.
  * Errors  as pr_endpoint_new. NOT_FOUND: no such transport. CONFLICT: the id stands already.
- *         STATE: the bus was started.
+ *         STATE: the bus was started, or has no transport yet. LIMIT: there are 256 already.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_bus_add_endpoint(pr_bus *bus, const pr_endpoint_options *opt,
@@ -256,9 +257,10 @@ PR_API PR_MUST_CHECK pr_status pr_bus_publish_object(pr_bus *bus, const pr_contr
  * Shape   to: as pr_bus_send. opt: NULL = defaults. The answer is the first that names the request
  *         as its cause.
  * Owner   *ret_reply is the caller's: pr_reply_free().
- * Errors  as pr_bus_send. BACKEND, retry = UNKNOWN: no answer in time; the request may have been
- *         handled. CONTENT: an answer of a type that is not wanted, or that cannot be decoded.
- *         CANCELLED: the bus was stopped. STATE: it is not started.
+ * Errors  as pr_bus_send. INVALID: the request's id is no UUID. BACKEND, retry = UNKNOWN: no answer
+ *         in time; the request may have been handled. CONTENT: an answer of a type that is not
+ *         wanted, or that cannot be decoded. CANCELLED: the bus was stopped. STATE: it is not
+ *         started.
  * Thread  any; several may wait at once.
  * Since   0.1
  */

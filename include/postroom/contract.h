@@ -96,9 +96,9 @@ typedef struct pr_codec {
 #define PR_CONTRACT_UNROUTED_OK    0x4u /* published although nobody subscribes */
 
 struct pr_contract {
-    uint32_t size; /* sizeof(pr_contract) */
-    uint32_t type_version;
-    const char *type;
+    uint32_t size;         /* sizeof(pr_contract) */
+    uint32_t type_version; /* schema version >= 1; 0 = 1 */
+    const char *type;      /* URN */
     pr_contract_kind kind;
     uint32_t flags;           /* PR_CONTRACT_… */
     const char *content_type; /* written; NULL = JSON with fields, bytes when RAW, else the first
@@ -107,6 +107,10 @@ struct pr_contract {
     size_t object_size;       /* sizeof the C struct; 0 when RAW */
     const pr_codec *const *codecs; /* one a content type; NULL ends the list; NULL = none */
 };
+
+/* clang-format off */
+#define PR_CONTRACT(...) {.size = (uint32_t)sizeof(pr_contract), __VA_ARGS__}
+/* clang-format on */
 
 /* Makes the object of the next version, zeroed before, out of that of a version. What it points to
    may be from's, or comes from pr_decoded_alloc. */

@@ -19,7 +19,8 @@
 
 typedef struct pr_endpoint pr_endpoint;
 
-/* Runs inside the unit, which it must neither commit nor roll back. */
+/* Runs inside the unit (with the leased inbox from when it asks for one), which it must neither
+   commit nor roll back. Several threads run it at once when the endpoint has several workers. */
 typedef pr_handled (*pr_handler)(void *user, pr_scope *scope);
 
 typedef enum pr_inbox_mode {
@@ -34,34 +35,34 @@ typedef enum pr_inbox_mode {
 
 typedef struct pr_endpoint_options {
     uint32_t size;
-    uint32_t prefetch;        /* 0 = 32 */
+    uint32_t prefetch;        /* deliveries in hand at most; <= 4,096; 0 = 32 */
     const char *id;           /* the consumer of the inbox and the queue's name */
     const char *const *types; /* URNs that it subscribes to */
     size_t type_count;
     const pr_contracts *contracts; /* borrowed; NULL = every type is raw bytes */
-    pr_handler handler;
-    void *user;
-    uint32_t retry_max;          /* 0 = 10; PR_RETRY_NONE = none */
-    uint32_t jitter_percent;     /* 0 = 25; PR_JITTER_NONE = none */
-    int64_t backoff_initial_ms;  /* 0 = 5,000 */
-    int64_t backoff_max_ms;      /* 0 = 900,000 */
-    int64_t busy_wait_ms;        /* 0 = 5,000: how long a delivery waits for its twin */
-    int64_t lease_ms;            /* of parked rows and deliveries; 0 = 30,000 */
-    int64_t poll_ms;             /* waits for deliveries this long; 0 = 50 */
-    int64_t stop_grace_ms;       /* 0 = 10,000 */
-    pr_order order;              /* DEFAULT = HOLD */
-    const char *owner;           /* shown by explain; NULL = host and pid */
-    const pr_clock *clock;       /* borrowed; NULL = the system's */
-    const pr_random *random;     /* borrowed; NULL = the system's */
-    const pr_observer *observer; /* borrowed; may be NULL */
+    pr_handler handler;            /* required */
+    void *user;                    /* given to the handler, as it is; borrowed */
+    uint32_t retry_max;            /* 0 = 10; PR_RETRY_NONE = none */
+    uint32_t jitter_percent;       /* 0 = 25; PR_JITTER_NONE = none */
+    int64_t backoff_initial_ms;    /* 0 = 5,000 */
+    int64_t backoff_max_ms;        /* 0 = 900,000 */
+    int64_t busy_wait_ms;          /* 0 = 5,000: how long a delivery waits for its twin */
+    int64_t lease_ms;              /* of parked rows and deliveries; 0 = 30,000 */
+    int64_t poll_ms;               /* waits for deliveries this long; 0 = 50 */
+    int64_t stop_grace_ms;         /* 0 = 10,000 */
+    pr_order order;                /* DEFAULT = HOLD */
+    const char *owner;             /* shown by explain; NULL = host and pid */
+    const pr_clock *clock;         /* borrowed; NULL = the system's */
+    const pr_random *random;       /* borrowed; NULL = the system's */
+    const pr_observer *observer;   /* borrowed; may be NULL */
     /* NULL = unit, inbox. The list is copied; what its entries point to is borrowed */
     const pr_middleware *middleware;
     size_t middleware_count;
     int64_t processing_timeout_ms; /* then pr_scope_cancelled is true; 0 = never */
     pr_inbox_mode inbox;
     /* Handlers at once in pr_endpoint_run, each on a thread with a clone of the store; 0 = 4;
-       <= prefetch. 1 = on the thread that calls it. Clock, random, observer and what handlers
-       share must then be safe to use from several threads */
+       <= 256, <= prefetch. 1 = on the thread that calls it. With more, clock, random, observer and
+       what handlers share must be safe to use from several threads */
     uint32_t concurrency;
     /* The transport to whose topics pr_scope_publish goes; NULL = the store's default */
     const char *publish_to;
@@ -89,6 +90,10 @@ typedef struct pr_endpoint_snapshot {
     bool running;
     bool paused;             /* the database could not take what failed; resumes by itself */
     char paused_reason[256]; /* "" when not paused */
+    /* Since it was made. What was received ends in one of handled, duplicate (done before), failed
+       (parked, to be tried again), dead, held (parked behind one of its key), conflict (its id
+       stands with other content: parked as dead), deferred, requeued, fenced (its lease was lost);
+       a retry of what is parked does so again. */
     uint64_t received, handled, duplicate, failed, dead, held, busy, requeued, conflict, fenced;
     uint64_t deferred, cancelled; /* put off by the handler; told to give up */
     pr_endpoint_state state;
@@ -187,7 +192,8 @@ PR_API pr_endpoint *pr_endpoint_free(pr_endpoint *endpoint);
 PR_API const pr_message *pr_scope_message(const pr_scope *scope);
 
 /**
- * The decoded object of the message's contract; NULL when no contracts were given.
+ * The decoded object of the message's contract; NULL when no contracts were given. It is decoded
+ * just before the handler: a middleware sees NULL until it has called the rest.
  *
  * Owner   scope's; valid until the handler returns.
  * Since   0.1

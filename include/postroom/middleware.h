@@ -61,6 +61,10 @@ typedef struct pr_retry_policy {
     uint32_t jitter_percent; /* 0 = none; <= 100 */
 } pr_retry_policy;
 
+/* clang-format off */
+#define PR_RETRY_POLICY(...) {.size = (uint32_t)sizeof(pr_retry_policy), __VA_ARGS__}
+/* clang-format on */
+
 typedef struct pr_timing pr_timing; /* durations of handling, counted */
 
 typedef struct pr_timing_report {

@@ -135,6 +135,10 @@ typedef struct pr_saga_lease_options {
     int64_t lease_ms;   /* 0 = 30,000 */
 } pr_saga_lease_options;
 
+/* clang-format off */
+#define PR_SAGA_LEASE_OPTIONS(...) {.size = (uint32_t)sizeof(pr_saga_lease_options), __VA_ARGS__}
+/* clang-format on */
+
 PR_BEGIN_DECLS
 
 /**

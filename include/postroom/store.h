@@ -39,6 +39,10 @@ typedef struct pr_migrate_options {
     void *user;
 } pr_migrate_options;
 
+/* clang-format off */
+#define PR_MIGRATE_OPTIONS(...) {.size = (uint32_t)sizeof(pr_migrate_options), __VA_ARGS__}
+/* clang-format on */
+
 typedef struct pr_migrate_report {
     uint32_t size;
     uint32_t version_before; /* 0 = the schema was missing */

@@ -53,7 +53,7 @@ typedef struct pr_transport_state {
 /* What a subscription receives. */
 typedef struct pr_subscribe_options {
     uint32_t size;
-    uint32_t prefetch;        /* deliveries in hand at most; 0 = 32 */
+    uint32_t prefetch;        /* deliveries in hand at most; <= 65,535; 0 = 32 */
     const char *endpoint;     /* endpoint id: the queue's name; competing consumers share it */
     const char *const *types; /* URNs; the endpoint's own address needs none */
     size_t type_count;
@@ -61,6 +61,10 @@ typedef struct pr_subscribe_options {
     int64_t expiry_ms; /* of a temporary one; 0 = 60,000 */
     int64_t lease_ms;  /* where the transport leases deliveries; 0 = 30,000 */
 } pr_subscribe_options;
+
+/* clang-format off */
+#define PR_SUBSCRIBE_OPTIONS(...) {.size = (uint32_t)sizeof(pr_subscribe_options), __VA_ARGS__}
+/* clang-format on */
 
 typedef struct pr_delivery {
     pr_message message;      /* borrowed from the transport until the delivery is settled */
@@ -101,7 +105,7 @@ typedef struct pr_transport_ops {
        its outcome here, also after the connection went (LOST). */
     pr_status (*poll)(pr_transport *transport, int64_t timeout_ms, pr_submitted *ret_outcomes,
                       size_t max, size_t *ret_count, pr_error *err);
-    /* State as last known; never blocks. */
+    /* State as last known; never blocks. NULL: it is always up. */
     void (*state)(pr_transport *transport, pr_transport_state *ret_state);
     /* Create (check_only = false) or verify what the options need at the other side. */
     pr_status (*topology)(pr_transport *transport, const pr_subscribe_options *options,

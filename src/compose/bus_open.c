@@ -27,8 +27,8 @@ static pr_status make(pr_store_opener open_store, const char *where, pr_bus_opti
     AUTO(pr_transport) transport = NULL;
     AUTO(pr_bus) bus = NULL;
     TRY(open_store(where, &store, err));
-    const pr_database_options database = {
-        .size = (uint32_t)sizeof database, .observer = opt->observer, .clock = opt->clock};
+    const pr_database_options database =
+        PR_DATABASE_OPTIONS(.observer = opt->observer, .clock = opt->clock);
     TRY(pr_database_transport_new(store, &database, &transport, err));
     opt->store = store;
     TRY(pr_bus_new(opt, &bus, err));
