@@ -57,6 +57,7 @@ static pr_status do_one(pr_endpoint *endpoint, pr_unit *unit, pr__work *work, pr
 {
     bool good = false;
     uint64_t before = enqueued(unit);
+    size_t after = pr__unit_after_count(unit);
     TRY(run_one(endpoint, unit, work, &good, err));
     if (good && unit->ops->savepoint(unit, PR__SAVEPOINT_NEXT, NULL) == PR_OK) {
         work->verdict = PR__WORK_ACK;
@@ -64,6 +65,7 @@ static pr_status do_one(pr_endpoint *endpoint, pr_unit *unit, pr__work *work, pr
     }
     work->alone = true;
     TRY(unit->ops->savepoint(unit, PR__SAVEPOINT_BACK, err));
+    pr__unit_after_forget(unit, after);
     if (unit->core)
         unit->core->enqueued_count = before;
     return PR_OK;

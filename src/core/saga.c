@@ -7,12 +7,14 @@
  */
 #include "core/saga.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/text.h"
 #include "core/saga_key.h"
+#include "core/unit.h"
 
 #define ORIGIN           PR_SAGA_ORIGIN
 #define STATES_MAX       64
@@ -235,6 +237,33 @@ pr_saga *pr_saga_free(pr_saga *saga)
     pr_contracts_free(saga->own);
     pthread_mutex_destroy(&saga->mutex);
     return pr__free(saga);
+}
+
+#define COUNTERS_OFFSET offsetof(pr_saga_snapshot, started) /* all behind it are counters */
+
+void pr__saga_count(pr_saga *saga, const pr_saga_snapshot *counted)
+{
+    pthread_mutex_lock(&saga->mutex);
+    for (size_t at = COUNTERS_OFFSET; at < sizeof *counted; at += sizeof(uint64_t)) {
+        uint64_t sum, more;
+        memcpy(&sum, (const char *)&saga->counters + at, sizeof sum);
+        memcpy(&more, (const char *)counted + at, sizeof more);
+        sum += more;
+        memcpy((char *)&saga->counters + at, &sum, sizeof sum);
+    }
+    pthread_mutex_unlock(&saga->mutex);
+}
+
+static void count_committed(void *user, void *data)
+{
+    pr__saga_count(user, data);
+}
+
+void pr__saga_count_after(pr_saga *saga, pr_unit *unit, const pr_saga_snapshot *counted)
+{
+    pr_saga_snapshot *copy = pr__memdup(counted, sizeof *counted);
+    if (!copy || pr__unit_after_commit(unit, count_committed, saga, copy, NULL) != PR_OK)
+        pr__saga_count(saga, counted); /* no memory: rather too early than not at all */
 }
 
 pr_status pr_saga_snapshot_get(pr_saga *saga, pr_saga_snapshot *ret_snapshot, pr_error *err)

@@ -38,6 +38,8 @@ struct pr_saga {
     pr_saga_snapshot counters;
 };
 
+/* What happened, whatever becomes of the transaction. What is a step's own is counted in
+   step->counted and told when that is sure (pr__saga_count). */
 #define PR_SAGA_COUNT(saga, field)                                                                 \
     do {                                                                                           \
         pthread_mutex_lock(&(saga)->mutex);                                                        \
@@ -67,8 +69,16 @@ struct pr_saga_step {
     uint32_t decoded_count;
     pr__saga_open open[PR_SAGA_TIMEOUTS_MAX];
     uint32_t open_count;
+    pr_saga_snapshot counted;              /* what is true once it is committed */
     const char *message_id, *message_type; /* that moves it; NULL in the save of a lease */
 };
+
+/* ---- saga.c ---- */
+
+/* Add what was counted. */
+void pr__saga_count(pr_saga *saga, const pr_saga_snapshot *counted);
+/* The same, once the unit has committed, and never if it does not. */
+void pr__saga_count_after(pr_saga *saga, pr_unit *unit, const pr_saga_snapshot *counted);
 
 /* ---- saga_state.c ---- */
 

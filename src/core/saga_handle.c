@@ -83,11 +83,11 @@ static pr_handled run(pr_saga_step *step, pr_saga_handler handler)
                                             : refused(saga, step->scope, &local);
     if (!saved)
         return put_off(step->scope, "another has moved the saga meanwhile", LOST_MS);
-    PR_SAGA_COUNT(saga, stepped);
+    step->counted.stepped++;
     if (step->restart_id[0])
-        PR_SAGA_COUNT(saga, restarted);
+        step->counted.restarted++;
     if (step->fresh)
-        PR_SAGA_COUNT(saga, started);
+        step->counted.started++;
     return PR_HANDLED_OK;
 }
 
@@ -112,7 +112,7 @@ static pr_status fill_in(pr_saga_step *step, bool *ret_complete, pr_error *err)
     TRY(step->unit->ops->saga_complete(step->unit, &step->key, step->row.instance_id, &changed,
                                        err));
     if (changed)
-        PR_SAGA_COUNT(step->saga, filled);
+        step->counted.filled++;
     return PR_OK;
 }
 
@@ -134,12 +134,12 @@ static pr_handled late(pr_saga_step *step, const pr_saga_message *entry)
     char reason[512];
     pr_saga *saga = step->saga;
     if (!(entry->flags & PR_SAGA_STARTS) || saga->type.reuse == PR_SAGA_REUSE_LATE) {
-        PR_SAGA_COUNT(saga, late);
+        step->counted.late++;
         return PR_HANDLED_OK;
     }
     if (saga->type.reuse == PR_SAGA_REUSE_RESTART)
         return start_again(step, entry->handler);
-    PR_SAGA_COUNT(saga, late);
+    step->counted.late++;
     pr__format(reason, sizeof reason,
                "saga '%s', key '%s' was completed, and its key is not free before retention",
                step->key.saga_type, step->key.correlation_key);
@@ -164,7 +164,7 @@ static pr_handled missing(pr_saga_step *step, const pr_saga_message *entry)
     char reason[512];
     const pr_saga_type *type = &step->saga->type;
     pr_saga_missing policy = entry->missing ? entry->missing : type->missing;
-    PR_SAGA_COUNT(step->saga, missing);
+    step->counted.missing++;
     switch (policy) {
     case PR_SAGA_MISSING_CALL:
         return type->on_missing(type->user, step->scope, step->key.correlation_key);
@@ -209,7 +209,7 @@ static pr_handled early(pr_saga_step *step)
 
 static pr_handled drop(pr_saga_step *step)
 {
-    PR_SAGA_COUNT(step->saga, timeouts_dropped);
+    step->counted.timeouts_dropped++;
     return PR_HANDLED_OK;
 }
 
@@ -236,7 +236,7 @@ static pr_handled fire(pr_saga_step *step, const pr__saga_timeout_body *body)
         return drop(step);
     pr_handled handled = run(step, timeout->handler);
     if (handled == PR_HANDLED_OK)
-        PR_SAGA_COUNT(step->saga, timeouts_fired);
+        step->counted.timeouts_fired++;
     return handled;
 }
 
@@ -274,6 +274,18 @@ static pr_handled handle_timeout(pr_saga_step *step)
 
 /* ---- the handler ---- */
 
+/* Count what it did: of a step, when it is committed. What was rolled back did not happen; a
+   message that is dead for want of an instance, or came late, is not tried again. */
+static pr_handled tell(pr_saga_step *step, pr_handled handled)
+{
+    const pr_saga_snapshot dead = {.missing = step->counted.missing, .late = step->counted.late};
+    if (handled == PR_HANDLED_OK)
+        pr__saga_count_after(step->saga, step->unit, &step->counted);
+    else if (handled == PR_HANDLED_PERMANENT)
+        pr__saga_count(step->saga, &dead);
+    return handled;
+}
+
 static const pr_saga_message *entry_of(const pr_saga *saga, const char *type)
 {
     for (size_t i = 0; i < saga->type.message_count; i++) {
@@ -308,5 +320,5 @@ pr_handled pr_saga_handle(void *user, pr_scope *scope)
         .message_type = message->type};
     if (!pr__saga_step_begin(&step, saga, unit))
         return put_off(scope, "out of memory", LOST_MS);
-    return timeout ? handle_timeout(&step) : handle_message(&step, entry);
+    return tell(&step, timeout ? handle_timeout(&step) : handle_message(&step, entry));
 }

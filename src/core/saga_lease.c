@@ -178,6 +178,12 @@ static pr_status run(pr_saga_lease *lease, pr_saga_step *step, pr_saga_handler h
     return found ? PR_OK : lost(lease, err);
 }
 
+static void count_step(pr_saga_step *step)
+{
+    step->counted.stepped++;
+    pr__saga_count_after(step->saga, step->unit, &step->counted);
+}
+
 pr_status pr_saga_lease_save(pr_saga_lease *lease, pr_saga_handler handler, void *user,
                              pr_error *err)
 {
@@ -191,14 +197,18 @@ pr_status pr_saga_lease_save(pr_saga_lease *lease, pr_saga_handler handler, void
     if (!pr__saga_step_begin(&step, lease->saga, unit))
         return pr__fail_nomem(err, ORIGIN);
     pr_status status = run(lease, &step, handler, user, err);
+    if (status == PR_OK)
+        count_step(&step);
     pr__saga_step_done(&step);
     TRY(status);
+    pr_outcome outcome;
     PR_FAULT("saga.before_leased_commit");
-    TRY(pr_unit_commit(unit, NULL, err));
+    status = pr_unit_commit(unit, &outcome, err);
     PR_FAULT("saga.after_leased_commit");
-    lease->over = true;
-    PR_SAGA_COUNT(lease->saga, stepped);
-    return PR_OK;
+    /* an unknown outcome is none that a second save could find out: it would be told that nothing
+       was saved */
+    lease->over = outcome != PR_OUTCOME_NOT_COMMITTED;
+    return status;
 }
 
 static void give_back(pr_saga_lease *lease)

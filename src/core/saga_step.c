@@ -112,7 +112,7 @@ pr_status pr__saga_step_save(pr_saga_step *step, const char *lease_token, bool *
         return pr__fail_nomem(err, ORIGIN);
     TRY(save_row(step, &save, ret_saved, err));
     if (*ret_saved && complete)
-        PR_SAGA_COUNT(step->saga, completed);
+        step->counted.completed++;
     return PR_OK;
 }
 

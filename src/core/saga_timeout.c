@@ -133,19 +133,25 @@ bool pr__saga_open_close(pr_saga_step *step, const char *token)
 void pr__saga_open_close_all(pr_saga_step *step)
 {
     for (; step->open_count > 0; step->open_count--)
-        PR_SAGA_COUNT(step->saga, timeouts_cancelled);
+        step->counted.timeouts_cancelled++;
+}
+
+/* Its place in the list, or open_count. */
+static uint32_t find_open(const pr_saga_step *step, const char *name)
+{
+    uint32_t i = 0;
+    while (i < step->open_count && strcmp(step->open[i].name, name) != 0)
+        i++;
+    return i;
 }
 
 bool pr_saga_timeout_cancel(pr_saga_step *step, const char *name)
 {
-    for (uint32_t i = 0; step && name && i < step->open_count; i++) {
-        if (strcmp(step->open[i].name, name) == 0) {
-            remove_at(step, i);
-            PR_SAGA_COUNT(step->saga, timeouts_cancelled);
-            return true;
-        }
-    }
-    return false;
+    if (!step || !name || find_open(step, name) == step->open_count)
+        return false;
+    remove_at(step, find_open(step, name));
+    step->counted.timeouts_cancelled++;
+    return true;
 }
 
 /* ---- arming ---- */
@@ -183,8 +189,8 @@ pr_status pr_saga_timeout_set(pr_saga_step *step, const char *name, int64_t dela
     if (delay_ms < 0 || delay_ms > DELAY_MS_MAX)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "delay_ms is %lld, must be 0 to a century",
                         (long long)delay_ms);
-    (void)pr_saga_timeout_cancel(step, name);
-    if (step->open_count == PR_SAGA_TIMEOUTS_MAX)
+    bool replaces = find_open(step, name) < step->open_count;
+    if (step->open_count == PR_SAGA_TIMEOUTS_MAX && !replaces)
         return pr__fail(err, PR_E_LIMIT, ORIGIN, "saga '%s', key '%s' has %d open timeouts already",
                         step->saga->type.name, step->key.correlation_key, PR_SAGA_TIMEOUTS_MAX);
     pr__saga_open open = {.due_at_us = step->row.now_us + delay_ms * 1000};
@@ -192,8 +198,10 @@ pr_status pr_saga_timeout_set(pr_saga_step *step, const char *name, int64_t dela
     pr__saga_new_id(step->unit->store, open.token);
     TRY(send(step, &open, err));
     PR_FAULT("saga.after_timeout");
+    (void)pr_saga_timeout_cancel(step,
+                                 name); /* only now: one that stands is not lost by a failure */
     step->open[step->open_count++] = open;
-    PR_SAGA_COUNT(step->saga, timeouts_set);
+    step->counted.timeouts_set++;
     return PR_OK;
 }
 

@@ -37,6 +37,8 @@ static void core_free(pr_unit *unit)
         return;
     pr__arena_free(unit->core->context_arena);
     pr__free(unit->core->tracked);
+    pr__unit_after_forget(unit, 0);
+    pr__free(unit->core->after);
     unit->core = pr__free(unit->core);
 }
 
@@ -222,11 +224,48 @@ static pr_status check_no_nested(const pr_unit *unit, pr_error *err)
     return PR_OK;
 }
 
+pr_status pr__unit_after_commit(pr_unit *unit, void (*call)(void *user, void *data), void *user,
+                                void *data, pr_error *err)
+{
+    pr__unit_core *core = NULL;
+    AUTO(void) owned = data;
+    TRY(pr__unit_core_get(pr__unit_root(unit), &core, err));
+    pr__after_commit *grown =
+        pr__realloc_array(core->after, core->after_count + 1, sizeof *core->after);
+    if (!grown)
+        return pr__fail_nomem(err, ORIGIN);
+    core->after = grown;
+    core->after[core->after_count++] =
+        (pr__after_commit){.call = call, .user = user, .data = TAKE(owned)};
+    return PR_OK;
+}
+
+size_t pr__unit_after_count(pr_unit *unit)
+{
+    const pr_unit *root = pr__unit_root(unit);
+    return root->core ? root->core->after_count : 0;
+}
+
+void pr__unit_after_forget(pr_unit *unit, size_t kept)
+{
+    pr__unit_core *core = pr__unit_root(unit)->core;
+    while (core && core->after_count > kept)
+        pr__free(core->after[--core->after_count].data);
+}
+
+static void call_after_commit(const pr_unit *unit)
+{
+    for (size_t i = 0; unit->core && i < unit->core->after_count; i++)
+        unit->core->after[i].call(unit->core->after[i].user, unit->core->after[i].data);
+}
+
 /* Tell everybody how the outermost unit's transaction ended. */
 static void settle(pr_unit *unit, pr_outcome outcome)
 {
     unit->finished = true;
     pr__events_settle(unit, outcome == PR_OUTCOME_COMMITTED);
+    if (outcome == PR_OUTCOME_COMMITTED)
+        call_after_commit(unit);
     uint64_t count = unit->core ? unit->core->enqueued_count : 0;
     if (count == 0 || outcome == PR_OUTCOME_NOT_COMMITTED)
         return;

@@ -21,6 +21,13 @@ typedef struct pr__tracked {
     uint32_t flushed_count; /* events, from the oldest, that are enqueued in this transaction */
 } pr__tracked;
 
+/* Something to do once the transaction has committed. */
+typedef struct pr__after_commit {
+    void (*call)(void *user, void *data);
+    void *user;
+    void *data; /* owned */
+} pr__after_commit;
+
 struct pr__unit_core {
     pr__arena *context_arena; /* the texts of context; NULL = nothing set here */
     pr_unit_context context;
@@ -28,6 +35,8 @@ struct pr__unit_core {
     size_t tracked_count;
     size_t tracked_capacity;
     uint64_t enqueued_count; /* of the outermost unit only */
+    pr__after_commit *after; /* the same, in order */
+    size_t after_count;
     uint32_t nested_open;
     bool guarded;     /* an endpoint ends it: whoever else tries makes it rollback-only */
     char reason[256]; /* why it is rollback-only; "" otherwise */
@@ -64,6 +73,15 @@ void pr__events_hand_over(pr_unit *nested);
 /* Commit what the inbox let in, the way its store does that in one go (inbox_complete). */
 pr_status pr__unit_complete(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
                             pr_outcome *ret_outcome, pr_error *err);
+
+/* Call it after the commit, if that is certain; never otherwise. data is the unit's to free, also
+   when this fails: NOMEM. */
+pr_status pr__unit_after_commit(pr_unit *unit, void (*call)(void *user, void *data), void *user,
+                                void *data, pr_error *err);
+
+/* How many there are, and: forget all but so many, as a savepoint was rolled back to. */
+size_t pr__unit_after_count(pr_unit *unit);
+void pr__unit_after_forget(pr_unit *unit, size_t kept);
 
 /* While guarded, only the holder of the guard may end the unit. */
 pr_status pr__unit_guard(pr_unit *unit, pr_error *err);

@@ -3,6 +3,7 @@
  * together, who is missing or late, states of other versions, limits and damage. Timeouts are in
  * saga_timeouts.c, leases in saga_leases.c, processes in saga_processes.c.
  */
+#include "base/fault.h"
 #include "base/text.h"
 #include "contract/saga_cases.h"
 #include "contract/saga_world.h"
@@ -63,6 +64,46 @@ void case_a_failing_handler_leaves_everything_untouched(void **state)
     check_sql(fix, "SELECT last_error FROM {p}_inbox_parked", "told to fail", "its reason");
     assert_int_equal(tally_counters(&worker).failed, 1);
     tally_close(&worker);
+}
+
+/* The commit of a batch fails, and one of a batch by itself: each step is done again, and counts
+   once. */
+void case_what_was_rolled_back_is_not_counted(void **state)
+{
+    store_fixture *fix = *state;
+    tally_worker worker;
+    pr_saga_snapshot counters;
+    tally_subscribe(fix);
+#ifndef PR_FAULT_POINTS
+    skip();
+#else
+    static const struct {
+        uint32_t batch_max;
+        const char *key, *fault;
+    } cases[] = {
+        {1, "alone", NULL},
+        {4, "batch", NULL},
+        {4, "failed", "endpoint.before_batch_commit:1:fail"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const char *key = cases[i].key;
+        tally_send(fix, TALLY_OPENED, key, 5, NULL);
+        tally_send(fix, TALLY_ARMED, key, 3600000, "ring");
+        tally_send(fix, TALLY_ARMED, key, 3600000, "ring");
+        tally_send_loose(fix, NULL, TALLY_FAILED, key, 0);
+        tally_send(fix, TALLY_CLOSED, key, 0, "");
+        tally_open(fix, &(tally_options){.batch_max = cases[i].batch_max}, &worker);
+        pr__fault_reset(cases[i].fault);
+        tally_run(&worker, QUIET_MS);
+        pr__fault_reset(NULL);
+        counters = tally_counters(&worker);
+        CHECK_CASE(tally_read(fix, key).completed, key);
+        CHECK_CASE(counters.started == 1 && counters.completed == 1, key);
+        CHECK_CASE(counters.stepped == 4, key);
+        CHECK_CASE(counters.timeouts_set == 2 && counters.timeouts_cancelled == 2, key);
+        tally_close(&worker);
+    }
+#endif
 }
 
 void case_a_duplicate_moves_nothing(void **state)

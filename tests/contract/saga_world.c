@@ -251,7 +251,7 @@ void tally_open(store_fixture *fix, const tally_options *opt, tally_worker *work
                             .contracts = worker->contracts, .handler = pr_saga_handle,
                             .user = worker->saga, .backoff_initial_ms = 20, .backoff_max_ms = 100,
                             .jitter_percent = PR_JITTER_NONE, .lease_ms = 500, .poll_ms = 2,
-                            .prefetch = 4);
+                            .prefetch = 4, .batch_max = opt ? opt->batch_max : 0);
     check_ok(pr_endpoint_new(worker->store, worker->transport, &endpoint, &worker->endpoint, &err),
              &err, "endpoint");
 }

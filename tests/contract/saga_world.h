@@ -67,6 +67,7 @@ typedef struct tally_options {
     pr_saga_missing missing;
     int64_t grace_ms;
     bool newer; /* states of version 2: the sum in a field `total` */
+    uint32_t batch_max;
 } tally_options;
 
 int saga_setup(void **state); /* a store_fixture whose messages are read where they are */
