@@ -25,6 +25,7 @@
 #define TYPE        "urn:message:memory:placed"
 #define RUNS_MAX    20000
 #define STEPS_MAX   400
+#define IDLE_STEPS  40               /* each waits a poll, 1 ms: it has nothing to do any more */
 #define RELAY_WAITS 4                /* it has nothing to do any more */
 #define WAIT_US     (10 * 1000000LL) /* beyond leases, backoffs and pauses */
 
@@ -264,9 +265,10 @@ static pr_status run_endpoint(world *w, pr_error *err)
                                                   .handler = insert_effect, .user = w, .poll_ms = 1,
                                                   .backoff_initial_ms = 1, .backoff_max_ms = 1);
     pr_status first = pr_endpoint_new(w->store, w->transport, &opt, &endpoint, err);
-    for (int i = 0; i < STEPS_MAX && endpoint; i++) {
+    for (int i = 0, idle = 0; i < STEPS_MAX && idle < IDLE_STEPS && endpoint; i++) {
         int64_t wait_ms = 0;
         pr_error local = PR_ERROR_INIT;
+        uint64_t before = w->handled;
         pr_status status = pr_endpoint_step(endpoint, &wait_ms, &local);
         if (status != PR_OK && first == PR_OK) {
             first = status;
@@ -274,6 +276,7 @@ static pr_status run_endpoint(world *w, pr_error *err)
         }
         if (i > 4 && wait_ms > 0)
             break;
+        idle = status == PR_OK && w->handled == before ? idle + 1 : 0;
     }
     pr_endpoint_free(endpoint);
     return first;
