@@ -27,6 +27,13 @@ static pr_status make(pr_transport **ret_transport, pr_error *err)
     return pr_amqp_transport_new(uri, &opt, ret_transport, err);
 }
 
+static const char *address(void)
+{
+    static char uri[RABBITMQ_URI_SIZE];
+    rabbitmq_server_uri(server, vhost, uri);
+    return uri;
+}
+
 static void block(bool on)
 {
     rabbitmq_server_eval(server, NULL, 0, "%s",
@@ -37,7 +44,7 @@ static void block(bool on)
 const bus_carrier *rabbitmq_carrier_start(void)
 {
     static const bus_carrier carrier = {
-        .scheme = "rabbitmq", .fresh = fresh, .make = make, .block = block};
+        .scheme = "rabbitmq", .fresh = fresh, .make = make, .address = address, .block = block};
     const char *wanted = getenv("POSTROOM_BUS_CARRIER");
     if (!wanted || strcmp(wanted, carrier.scheme) != 0)
         return NULL;

@@ -8,9 +8,13 @@
 
 int bus_suites_run(const bus_provider *provider)
 {
-    static size_t (*const suites[])(const struct CMUnitTest **) = {
-        middleware_suite, leased_suite, scope_suite, workers_suite, batch_suite,
-        bus_suite,        idle_suite,   life_suite,  order_suite,   process_suite};
+    static const struct {
+        size_t (*cases)(const struct CMUnitTest **ret_tests);
+        bool carried; /* the others ask nothing of a transport that memory does not show */
+    } suites[] = {{middleware_suite, false}, {leased_suite, false}, {scope_suite, false},
+                  {workers_suite, false},    {batch_suite, false},  {bus_suite, true},
+                  {idle_suite, false},       {life_suite, true},    {order_suite, true},
+                  {process_suite, true},     {kill_suite, true}};
     static struct CMUnitTest all[CASES_MAX];
     size_t count = 0;
     const char *only = getenv("POSTROOM_TEST_ONLY"); /* for whoever looks for a fault */
@@ -18,10 +22,9 @@ int bus_suites_run(const bus_provider *provider)
     bus_carrier_in_use = rabbitmq_carrier_start();
     for (size_t i = 0; i < COUNT_OF(suites); i++) {
         const struct CMUnitTest *tests = NULL;
-        if (bus_carrier_in_use && suites[i] != bus_suite && suites[i] != order_suite &&
-            suites[i] != life_suite)
-            continue; /* the others ask nothing of a transport that memory does not show */
-        size_t number = suites[i](&tests);
+        if (bus_carrier_in_use && !suites[i].carried)
+            continue;
+        size_t number = suites[i].cases(&tests);
         for (size_t n = 0; n < number && count < CASES_MAX; n++) {
             if (!only || strstr(tests[n].name, only))
                 all[count++] = tests[n];

@@ -45,6 +45,7 @@ typedef struct bus_carrier {
     const char *scheme;
     void (*fresh)(void); /* nothing of earlier cases is at the other side */
     pr_status (*make)(pr_transport **ret_transport, pr_error *err);
+    const char *(*address)(void); /* for another process; valid until the next call */
     void (*block)(bool on); /* it takes nothing from anybody */
 } bus_carrier;
 
@@ -117,6 +118,7 @@ size_t life_suite(const struct CMUnitTest **ret_tests);
 size_t order_suite(const struct CMUnitTest **ret_tests);
 size_t batch_suite(const struct CMUnitTest **ret_tests);
 size_t idle_suite(const struct CMUnitTest **ret_tests);
+size_t kill_suite(const struct CMUnitTest **ret_tests);
 size_t process_suite(const struct CMUnitTest **ret_tests);
 /* The program as another process of a test: argv is "--child", mode, address, threads,
    fault. */

@@ -1,0 +1,202 @@
+/*
+ * Other processes killed around their commit, one message in a unit or many, and stopped in a
+ * handler: nothing is lost, nothing has two effects, nothing is charged.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "bus/other.h"
+
+#ifdef PR_FAULT_POINTS
+typedef struct kill_case {
+    const char *label, *mode, *threads, *fault;
+    int messages;
+    int effects; /* when it is dead; ANY of several messages */
+} kill_case;
+
+#define ANY (-1)
+
+/* It must have been killed by its fault point; one that was not is killed here, and fails. */
+static void check_killed(other *o, const char *label)
+{
+    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int status = 0;
+    pid_t ended = 0;
+    while ((ended = waitpid(o->pid, &status, WNOHANG)) == 0 && pr__monotonic_us() < until_us)
+        pr__sleep_us(1000);
+    if (ended == 0)
+        (void)other_end(o, SIGKILL);
+    else
+        close(o->said);
+    if (ended != o->pid || !WIFSIGNALED(status))
+        fail_msg("%s: it was not killed at its fault point", label);
+}
+
+static void run_kill_case(world *w, const kill_case *c, int number, int before)
+{
+    w->endpoint = pr_endpoint_free(w->endpoint); /* the other one is to get them */
+    for (int i = 0; i < c->messages; i++) {
+        char id[40];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-%04x%08x", number, i);
+        other_send(w, id);
+    }
+    other killed = other_start_with(w, c->mode, c->threads, c->fault);
+    check_killed(&killed, c->label);
+    int64_t effects = world_number(w, EFFECTS) - before;
+    if (c->effects != ANY && effects != c->effects)
+        fail_msg("%s: %lld effects when it is dead, wanted %d", c->label, (long long)effects,
+                 c->effects);
+    w->opt.inbox = strstr(c->mode, "leased") ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL;
+    world_start(w);
+    if (c->messages == 1 && c->effects == 1)
+        world_until(w, duplicate, 1);
+    world_until_number(w, EFFECTS, before + c->messages);
+    world_until_number(w, MARKS, before + c->messages);
+    world_until_number(w, PARKED, 0);
+    if (world_number(w, "SELECT count(DISTINCT id) FROM effects") != before + c->messages)
+        fail_msg("%s: an effect is there twice", c->label);
+    if (world_snapshot(w).failed + world_snapshot(w).dead != 0)
+        fail_msg("%s: it was charged", c->label);
+}
+#endif
+
+/* Before the commit: no effect, then one. After it: that one. Whoever handled beside it loses
+   nothing. */
+static void one_killed_around_its_commit_has_one_effect(void **state)
+{
+#ifdef PR_FAULT_POINTS
+    static const kill_case cases[] = {
+        {"before", "work", "1", "endpoint.before_commit:1:kill", 1, 0},
+        {"before, workers", "work", "4", "endpoint.before_commit:1:kill", 1, 0},
+        {"after, workers", "work", "4", "endpoint.after_commit:1:kill", 1, 1},
+        {"ack, workers", "work", "4", "endpoint.before_ack:1:kill", 1, 1},
+        {"many, before", "work", "4", "endpoint.before_commit:3:kill", 8, ANY},
+        {"many, ack", "work", "4", "endpoint.before_ack:3:kill", 8, ANY},
+        {"lease", "work-leased", "4", "endpoint.after_lease_commit:1:kill", 1, 0},
+        {"leased, before", "work-leased", "1", "endpoint.before_commit:1:kill", 1, 0},
+        {"leased, before, workers", "work-leased", "4", "endpoint.before_commit:1:kill", 1, 0},
+        {"leased, after", "work-leased", "1", "endpoint.after_commit:1:kill", 1, 1},
+        {"leased, ack, workers", "work-leased", "4", "endpoint.before_ack:1:kill", 1, 1},
+        {"leased, many", "work-leased", "4", "endpoint.before_commit:3:kill", 8, ANY},
+    };
+    world *w = *state;
+    int before = 0;
+    other_world(w);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        run_kill_case(w, &cases[i], (int)i, before);
+        before += cases[i].messages;
+    }
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+static pr_handled act_note_attempts(world *w, pr_scope *scope)
+{
+    atomic_store(&w->flag, (int)pr_scope_attempts(scope));
+    return PR_HANDLED_OK;
+}
+
+/* It is told to give up: nothing of its work stays, and no attempt is counted. */
+static void one_stopped_in_its_handler_charges_nothing(void **state)
+{
+    static const struct {
+        const char *label, *mode, *threads;
+    } cases[] = {{"alone", "stop", "1"},
+                 {"workers", "stop", "4"},
+                 {"leased", "stop-leased", "1"},
+                 {"leased, workers", "stop-leased", "4"}};
+    world *w = *state;
+    other_world(w);
+    w->act = act_note_attempts;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char id[40];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-%012zx", i);
+        w->endpoint = pr_endpoint_free(w->endpoint);
+        other stopped = other_start(w, cases[i].mode, cases[i].threads);
+        other_send(w, id);
+        CHECK_CASE(other_hear(&stopped) == 'i', cases[i].label);
+        int status = other_end(&stopped, SIGTERM);
+        CHECK_CASE(WIFEXITED(status) && WEXITSTATUS(status) == 0, cases[i].label);
+        CHECK_CASE(world_number(w, EFFECTS) == (int64_t)i, cases[i].label);
+        CHECK_CASE(world_number(w, "SELECT coalesce(max(attempts), 0) FROM {p}_inbox_parked") == 0,
+                   cases[i].label);
+        w->opt.inbox = strstr(cases[i].mode, "leased") ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL;
+        atomic_store(&w->flag, -1);
+        world_start(w);
+        world_until(w, handled, 1);
+        CHECK_CASE(atomic_load(&w->flag) == 0, cases[i].label);
+        CHECK_CASE(world_snapshot(w).failed == 0, cases[i].label);
+        CHECK_CASE(world_number(w, EFFECTS) == (int64_t)i + 1, cases[i].label);
+        world_until_number(w, PARKED, 0);
+    }
+}
+
+#ifdef PR_FAULT_POINTS
+static void send_batch(world *w)
+{
+    for (int i = 0; i < BATCH; i++) {
+        char id[40];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-0000000000%02d", i);
+        other_send(w, id);
+    }
+}
+
+/* Whatever the one that was killed had committed is a duplicate afterwards, and all the rest is
+   handled. */
+static void a_process_is_killed_in_its_batch(world *w, const char *fault)
+{
+    w->opt.batch_max = BATCH;
+    other_world(w);
+    w->endpoint = pr_endpoint_free(w->endpoint);
+    send_batch(w);
+    other killed = other_start_with(w, "batch", "1", fault);
+    int status = other_wait(&killed);
+    close(killed.told);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    uint64_t done = (uint64_t)world_number(w, EFFECTS);
+    assert_int_equal(world_number(w, MARKS), done);
+    assert_true(strstr(fault, "before") ? done == 0 : done > 1);
+    world_start(w);
+    world_until(w, duplicate, done);
+    world_until(w, handled, BATCH - done);
+    assert_int_equal(world_number(w, EFFECTS), BATCH);
+    assert_int_equal(world_number(w, "SELECT count(DISTINCT id) FROM effects"), BATCH);
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+#endif
+
+static void a_process_killed_before_its_batch_commits_leaves_nothing(void **state)
+{
+#ifdef PR_FAULT_POINTS
+    a_process_is_killed_in_its_batch(*state, "endpoint.before_batch_commit:1:kill");
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+static void a_process_killed_between_commit_and_ack_has_one_effect_each(void **state)
+{
+#ifdef PR_FAULT_POINTS
+    a_process_is_killed_in_its_batch(*state, "endpoint.after_batch_commit:1:kill");
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+size_t kill_suite(const struct CMUnitTest **ret_tests)
+{
+    static const struct CMUnitTest tests[] = {
+        CASE(one_killed_around_its_commit_has_one_effect),
+        CASE(one_stopped_in_its_handler_charges_nothing),
+        CASE(a_process_killed_before_its_batch_commits_leaves_nothing),
+        CASE(a_process_killed_between_commit_and_ack_has_one_effect_each),
+    };
+    *ret_tests = tests;
+    return COUNT_OF(tests);
+}
