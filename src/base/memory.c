@@ -136,23 +136,25 @@ void *pr__arena_free(pr__arena *arena)
     return pr__free(arena);
 }
 
+/* Not zeroed: each piece is, or is written whole, when it is handed out. */
 static arena_chunk *chunk_new(pr__arena *arena, size_t size)
 {
-    arena_chunk *chunk = pr__alloc(sizeof(*chunk) + size);
+    arena_chunk *chunk = pr__realloc_array(NULL, sizeof(*chunk) + size, 1);
     if (!chunk)
         return NULL;
-    chunk->size = size;
+    *chunk = (arena_chunk){.size = size};
     arena->held += sizeof(*chunk) + size;
     return chunk;
 }
 
-void *pr__arena_alloc(pr__arena *arena, size_t size)
+static size_t aligned(size_t size)
 {
-    if (size > SIZE_MAX / 2)
-        return NULL;
-    size_t wanted = (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (wanted == 0)
-        wanted = ARENA_ALIGN;
+    return (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+/* A piece of wanted > 0 bytes, wherever it begins; NULL when out of memory. */
+static unsigned char *take_piece(pr__arena *arena, size_t wanted)
+{
     arena_chunk *chunk = arena->current;
     if (!chunk || chunk->size - chunk->used < wanted) {
         bool oversize = wanted > arena->chunk_size / 2;
@@ -168,9 +170,41 @@ void *pr__arena_alloc(pr__arena *arena, size_t size)
             arena->current = chunk;
         }
     }
-    void *piece = chunk->bytes + chunk->used;
+    unsigned char *piece = chunk->bytes + chunk->used;
     chunk->used += wanted;
     return piece;
+}
+
+/* The next piece begins where any type may: text may stand before it. */
+static void align_next(const pr__arena *arena)
+{
+    arena_chunk *chunk = arena->current;
+    size_t used = chunk ? aligned(chunk->used) : 0;
+    if (chunk)
+        chunk->used = used < chunk->size ? used : chunk->size;
+}
+
+void *pr__arena_alloc(pr__arena *arena, size_t size)
+{
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    align_next(arena);
+    size_t wanted = aligned(size > 0 ? size : 1);
+    void *piece = take_piece(arena, wanted);
+    return piece ? memset(piece, 0, wanted) : NULL;
+}
+
+static void *copy_in(pr__arena *arena, const void *data, size_t size)
+{
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    unsigned char *copy = take_piece(arena, size + 1);
+    if (!copy)
+        return NULL;
+    if (size > 0)
+        memcpy(copy, data, size);
+    copy[size] = '\0';
+    return copy;
 }
 
 char *pr__arena_strdup(pr__arena *arena, const char *text)
@@ -180,17 +214,13 @@ char *pr__arena_strdup(pr__arena *arena, const char *text)
 
 char *pr__arena_strndup(pr__arena *arena, const char *text, size_t size)
 {
-    return pr__arena_memdup(arena, text, size);
+    return copy_in(arena, text, size);
 }
 
 void *pr__arena_memdup(pr__arena *arena, const void *data, size_t size)
 {
-    if (size == SIZE_MAX)
-        return NULL;
-    char *copy = pr__arena_alloc(arena, size + 1);
-    if (copy && size > 0)
-        memcpy(copy, data, size);
-    return copy;
+    align_next(arena);
+    return copy_in(arena, data, size);
 }
 
 size_t pr__arena_bytes(const pr__arena *arena)

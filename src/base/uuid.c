@@ -68,17 +68,14 @@ bool pr__uuid_nil(const char *text)
 
 void pr__uuid_text(const uint8_t bytes[16], char out[PR_UUID_TEXT_SIZE])
 {
-    size_t digits = 0;
-    for (size_t i = 0; i < PR_UUID_TEXT_SIZE - 1; i++) {
-        if (is_dash_position(i)) {
-            out[i] = '-';
-            continue;
-        }
-        uint8_t byte = bytes[digits / 2];
-        out[i] = hex_digits[digits % 2 ? byte & 0x0F : byte >> 4];
-        digits++;
+    char *at = out;
+    for (size_t i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *at++ = '-';
+        *at++ = hex_digits[bytes[i] >> 4];
+        *at++ = hex_digits[bytes[i] & 0x0F];
     }
-    out[PR_UUID_TEXT_SIZE - 1] = '\0';
+    *at = '\0';
 }
 
 void pr__uuid7(int64_t wall_us, const uint8_t random[10], char out[PR_UUID_TEXT_SIZE])

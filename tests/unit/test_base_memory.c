@@ -115,6 +115,20 @@ static void test_arena_text(void **state)
     assert_string_equal(pr__arena_strndup(arena, "abcdef", 2), "ab");
     const char *bytes = pr__arena_memdup(arena, "a\0b", 3);
     assert_memory_equal(bytes, "a\0b", 4);
+    for (size_t size = 0; size < 70; size++) { /* whatever stands behind a text */
+        char text[80];
+        memset(text, 'x', sizeof text);
+        const char *copy = pr__arena_strndup(arena, text, size);
+        unsigned char *piece = pr__arena_alloc(arena, 24);
+        char *other = pr__arena_strndup(arena, text, size % 7);
+        unsigned char *block = pr__arena_memdup(arena, text, 9);
+        assert_int_equal(strlen(copy), size);
+        assert_int_equal(strlen(other), size % 7);
+        assert_int_equal((uintptr_t)piece % _Alignof(max_align_t), 0);
+        assert_int_equal((uintptr_t)block % _Alignof(max_align_t), 0);
+        assert_true(is_zero(piece, 24));
+        assert_memory_equal(block, "xxxxxxxxx", 10);
+    }
     assert_null(pr__arena_free(NULL));
 }
 

@@ -99,15 +99,29 @@ static bool is_read(const pr__item *item)
     return item->message.type != NULL;
 }
 
+/* A topic that messages share, as they mostly do, is made once. */
+typedef struct topic {
+    const char *type; /* NULL: none yet */
+    const char *address;
+} topic;
+
+static const char *topic_of(pr__pg_claimer *c, const char *type, topic *last)
+{
+    if (!last->type || strcmp(last->type, type) != 0)
+        *last = (topic){
+            .type = type,
+            .address = pr__pg_topic(c->batch->arena, c->store->settings.default_transport, type)};
+    return last->address;
+}
+
 static pr_status read_item(pr__pg_claimer *c, const PGresult *result, int row, pr__item *item,
-                           pr_error *err)
+                           topic *last, pr_error *err)
 {
     pr__batch *batch = c->batch;
     TRY(pr__pg_read_message(result, row, 0, batch->arena, c->store->base.body_size_max,
                             &item->message, &item->unreadable, err));
     if (!item->message.destination)
-        item->message.destination =
-            pr__pg_topic(batch->arena, c->store->settings.default_transport, item->message.type);
+        item->message.destination = topic_of(c, item->message.type, last);
     item->blocked = !PQgetisnull(result, row, COLUMN_BLOCKED);
     return item->message.destination ? PR_OK : pr__fail_nomem(err, ORIGIN);
 }
@@ -132,6 +146,7 @@ static pr_status read_rows(pr__pg_claimer *c, const run *runs, uint32_t run_coun
 {
     uint32_t last = 0;
     uint32_t from = 0;
+    topic shared = {.type = NULL};
     for (int row = 0; row < PQntuples(result); row++) {
         int64_t id = pr__pg_value_int(result, row, COLUMN_ID);
         pr__item *item = NULL;
@@ -145,7 +160,7 @@ static pr_status read_rows(pr__pg_claimer *c, const run *runs, uint32_t run_coun
             from = place;
         }
         if (item && !is_read(item))
-            TRY(read_item(c, result, row, item, err));
+            TRY(read_item(c, result, row, item, &shared, err));
     }
     return PR_OK;
 }

@@ -6,6 +6,8 @@
  */
 #include "store/postgres/row.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "store/postgres/value.h"
@@ -109,7 +111,15 @@ void pr__pg_add_message(pr__pg_params *params, const pr_message *message, bool i
 
 const char *pr__pg_topic(pr__arena *arena, const char *transport, const char *type)
 {
-    char address[PR_DESTINATION_SIZE_MAX + 1];
-    pr__format(address, sizeof address, "%s://topic/%s", transport, type);
-    return pr__arena_strdup(arena, address);
+    static const char between[] = "://topic/";
+    size_t transport_size = strlen(transport);
+    size_t type_size = strlen(type);
+    size_t begin = transport_size + sizeof between - 1;
+    char *address = pr__arena_alloc(arena, begin + type_size + 1);
+    if (!address)
+        return NULL;
+    memcpy(address, transport, transport_size);
+    memcpy(address + transport_size, between, sizeof between - 1);
+    memcpy(address + begin, type, type_size);
+    return address;
 }
