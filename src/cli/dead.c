@@ -246,13 +246,11 @@ static pr__exit discard_run(pr__cli *cli, const void *v)
     pr_error err = PR_ERROR_INIT;
     AUTO(pr_store) store = NULL;
     char who[PR__WHO_SIZE];
-    pr__store_request request = {.common = &values->common};
-    if (!values->by.reason)
-        return pr__report_usage(cli, "a reason is needed for the audit; add --reason TEXT");
-    pr_status status = pr__wiring_store(&request, &store, &err);
-    if (status == PR_OK)
-        status = pr_operations_discard(store, id, values->consumer,
-                                       pr__operator_who(&values->by, who), values->by.reason, &err);
+    pr__exit code = pr__operator_store(cli, &values->common, &values->by, &store);
+    if (code != PR__EXIT_OK)
+        return code;
+    pr_status status = pr_operations_discard(
+        store, id, values->consumer, pr__operator_who(&values->by, who), values->by.reason, &err);
     if (status != PR_OK)
         return pr__report_error(cli, &err);
     pr__operator_done(cli, "discarded", id);

@@ -27,15 +27,32 @@ static bool list_record(void *user, const pr_record *record)
     return true;
 }
 
-static void print_page(pr__cli *cli, pr__table *table, const pr_list_page *page)
+void pr__page_begin(pr__json *json, pr__buffer *out, const char *what)
 {
-    if (page->count == 0) {
-        pr__print(cli, "no messages");
+    pr__json_init(json, out);
+    pr__json_object_begin(json);
+    pr__json_key(json, what);
+    pr__json_array_begin(json);
+}
+
+void pr__page_end(pr__cli *cli, pr__json *json, pr__table *table, const char *what, uint64_t count,
+                  const char *next)
+{
+    if (cli->json) {
+        pr__json_array_end(json);
+        pr__json_key(json, "next");
+        pr__json_text(json, next[0] ? next : NULL);
+        pr__json_object_end(json);
+        pr__print_buffer(cli, json->buffer);
+        return;
+    }
+    if (count == 0) {
+        pr__print(cli, "no %s", what);
         return;
     }
     pr__table_print(cli, table);
-    if (page->next[0])
-        pr__print(cli, "\nmore: repeat with --after '%s'", page->next);
+    if (next[0])
+        pr__print(cli, "\nmore: repeat with --after '%s'", next);
 }
 
 pr__exit pr__list_print(pr__cli *cli, const pr__common *common, const pr_list_options *opt,
@@ -51,22 +68,12 @@ pr__exit pr__list_print(pr__cli *cli, const pr__common *common, const pr_list_op
     pr__store_request request = {.common = common};
     if (!table)
         return pr__report(cli, PR__EXIT_FAILED, "no-memory", "out of memory");
-    pr__json_init(&json, &out);
-    pr__json_object_begin(&json);
-    pr__json_key(&json, "messages");
-    pr__json_array_begin(&json);
+    pr__page_begin(&json, &out, "messages");
     pr_status status = pr__wiring_store(&request, &store, &err);
     if (status == PR_OK)
         status = pr_operations_list(store, opt, &page, list_record, &to, &err);
     if (status != PR_OK)
         return pr__report_error(cli, &err);
-    pr__json_array_end(&json);
-    pr__json_key(&json, "next");
-    pr__json_text(&json, page.next[0] ? page.next : NULL);
-    pr__json_object_end(&json);
-    if (cli->json)
-        pr__print_buffer(cli, &out);
-    else
-        print_page(cli, table, &page);
+    pr__page_end(cli, &json, table, "messages", page.count, page.next);
     return PR__EXIT_OK;
 }

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "cli/wiring.h"
 
 const char *pr__operator_who(const pr__operator *by, char memory[PR__WHO_SIZE])
 {
@@ -21,6 +22,18 @@ const char *pr__operator_who(const pr__operator *by, char memory[PR__WHO_SIZE])
     else
         pr__format(memory, PR__WHO_SIZE, "uid %u", (unsigned)geteuid());
     return memory;
+}
+
+pr__exit pr__operator_store(pr__cli *cli, const pr__common *common, const pr__operator *by,
+                            pr_store **ret_store)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr__store_request request = {.common = common};
+    if (!by->reason)
+        return pr__report_usage(cli, "a reason is needed for the audit; add --reason TEXT");
+    if (pr__wiring_store(&request, ret_store, &err) != PR_OK)
+        return pr__report_error(cli, &err);
+    return PR__EXIT_OK;
 }
 
 void pr__operator_done(pr__cli *cli, const char *verb, const char *id)

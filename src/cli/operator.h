@@ -4,6 +4,8 @@
 #ifndef PR_CLI_OPERATOR_H
 #define PR_CLI_OPERATOR_H
 
+#include <postroom/store.h>
+
 #include "cli/cli.h"
 
 #define PR__WHO_SIZE 128
@@ -23,6 +25,10 @@ typedef struct pr__operator {
 
 /* --who, or the name of the user, written into memory. */
 const char *pr__operator_who(const pr__operator *by, char memory[PR__WHO_SIZE]);
+
+/* The store, for a change that needs a reason; anything but OK was reported. */
+pr__exit pr__operator_store(pr__cli *cli, const pr__common *common, const pr__operator *by,
+                            pr_store **ret_store);
 
 /* Say that one message was dealt with: "cancelled ID". */
 void pr__operator_done(pr__cli *cli, const char *verb, const char *id);

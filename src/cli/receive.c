@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <postroom/clock.h>
@@ -24,6 +23,7 @@
 #include "cli/line.h"
 #include "cli/output.h"
 #include "cli/receive.h"
+#include "cli/stop.h"
 #include "cli/wiring.h"
 
 #define ORIGIN                "cli.receive"
@@ -143,16 +143,6 @@ static bool is_cancelled(void *scope)
     int64_t at_us = atomic_load(&stopped_at_us);
     bool over = at_us > 0 && pr__monotonic_us() >= at_us + grace_ms * 1000;
     return over || pr_scope_cancelled(scope);
-}
-
-static void watch_signals(void (*handler)(int))
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof(action));
-    action.sa_handler = handler;
-    action.sa_flags = (int)SA_RESETHAND; /* the second signal ends the process */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
 }
 
 /* ---- a message ---- */
@@ -411,16 +401,13 @@ static pr__exit receive(pr__cli *cli, const receive_values *values, receiving *r
     watcher w = {.endpoint = r->endpoint, .of = &r->of, .idle_ms = values->until_idle_ms};
     running = r->endpoint;
     grace_ms = pr__option_or(values->grace_ms, GRACE_MS_DEFAULT);
-    watch_signals(on_signal);
-    if (values->parent != PR__UNSET) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != (pid_t)values->parent) /* it was gone before */
-            pr_endpoint_stop(r->endpoint);
-    }
+    pr__stop_watch(on_signal);
+    if (values->parent != PR__UNSET && !pr__stop_with_parent(values->parent))
+        pr_endpoint_stop(r->endpoint);
     if (values->until_idle_ms != PR__UNSET)
         w.started = pthread_create(&w.thread, NULL, watch, &w) == 0;
     pr_status status = pr_endpoint_run(r->endpoint, &err);
-    watch_signals(SIG_DFL);
+    pr__stop_watch(SIG_DFL);
     running = NULL;
     atomic_store(&w.over, true);
     if (w.started)

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <postroom/amqp.h>
@@ -21,6 +20,7 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/stop.h"
 #include "cli/wiring.h"
 
 #define ORIGIN    "cli.relay"
@@ -121,16 +121,6 @@ static void on_signal(int number)
     (void)number;
     if (running)
         pr_relay_stop(running);
-}
-
-static void watch_signals(void (*handler)(int))
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof(action));
-    action.sa_handler = handler;
-    action.sa_flags = (int)SA_RESETHAND; /* the second signal ends the process */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
 }
 
 /* ---- events ---- */
@@ -287,15 +277,12 @@ static pr__exit carry(pr__cli *cli, const relay_values *values, carrier *of)
     pr_relay_snapshot seen = {.size = (uint32_t)sizeof(seen)};
     uint64_t published = 0;
     running = of->relay;
-    watch_signals(on_signal);
-    if (values->parent != PR__UNSET) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != (pid_t)values->parent) /* it was gone before */
-            pr_relay_stop(of->relay);
-    }
+    pr__stop_watch(on_signal);
+    if (values->parent != PR__UNSET && !pr__stop_with_parent(values->parent))
+        pr_relay_stop(of->relay);
     pr_status status = values->once ? pr_relay_run_once(of->relay, &published, &err)
                                     : pr_relay_run(of->relay, &err);
-    watch_signals(SIG_DFL);
+    pr__stop_watch(SIG_DFL);
     running = NULL;
     pr_status looked = pr_relay_snapshot_get(of->relay, &seen, NULL);
     if (looked == PR_OK)

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/list.h"
 #include "cli/operator.h"
 #include "cli/output.h"
 #include "cli/wiring.h"
@@ -78,17 +79,6 @@ static bool list_record(void *user, const pr_saga_record *record)
     return true;
 }
 
-static void print_page(pr__cli *cli, pr__table *table, const pr_saga_list_page *page)
-{
-    if (page->count == 0) {
-        pr__print(cli, "no sagas");
-        return;
-    }
-    pr__table_print(cli, table);
-    if (page->next[0])
-        pr__print(cli, "\nmore: repeat with --after %s", page->next);
-}
-
 static pr__exit list_run(pr__cli *cli, const void *v)
 {
     const list_values *values = v;
@@ -111,23 +101,13 @@ static pr__exit list_run(pr__cli *cli, const void *v)
     pr__store_request request = {.common = &values->common};
     if (!table)
         return pr__report(cli, PR__EXIT_FAILED, "no-memory", "out of memory");
-    pr__json_init(&json, &out);
-    pr__json_object_begin(&json);
-    pr__json_key(&json, "sagas");
-    pr__json_array_begin(&json);
+    pr__page_begin(&json, &out, "sagas");
     pr_status status = pr__wiring_store(&request, &store, &err);
     if (status == PR_OK)
         status = pr_operations_sagas(store, &opt, &page, list_record, &to, &err);
     if (status != PR_OK)
         return pr__report_error(cli, &err);
-    pr__json_array_end(&json);
-    pr__json_key(&json, "next");
-    pr__json_text(&json, page.next[0] ? page.next : NULL);
-    pr__json_object_end(&json);
-    if (cli->json)
-        pr__print_buffer(cli, &out);
-    else
-        print_page(cli, table, &page);
+    pr__page_end(cli, &json, table, "sagas", page.count, page.next);
     return PR__EXIT_OK;
 }
 
@@ -284,7 +264,6 @@ static pr__exit release_run(pr__cli *cli, const void *v)
     pr_error err = PR_ERROR_INIT;
     AUTO(pr_store) store = NULL;
     char who[PR__WHO_SIZE];
-    pr__store_request request = {.common = &values->common};
     pr_saga_release_options opt = {.size = (uint32_t)sizeof(opt),
                                    .force = values->force,
                                    .tenant = values->tenant,
@@ -292,12 +271,10 @@ static pr__exit release_run(pr__cli *cli, const void *v)
                                    .key = cli->arguments.items[1],
                                    .who = pr__operator_who(&values->by, who),
                                    .reason = values->by.reason};
-    if (!opt.reason)
-        return pr__report_usage(cli, "a reason is needed for the audit; add --reason TEXT");
-    pr_status status = pr__wiring_store(&request, &store, &err);
-    if (status == PR_OK)
-        status = pr_operations_saga_release(store, &opt, &err);
-    if (status != PR_OK)
+    pr__exit code = pr__operator_store(cli, &values->common, &values->by, &store);
+    if (code != PR__EXIT_OK)
+        return code;
+    if (pr_operations_saga_release(store, &opt, &err) != PR_OK)
         return pr__report_error(cli, &err);
     print_released(cli, opt.saga_type, opt.key);
     return PR__EXIT_OK;

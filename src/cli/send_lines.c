@@ -21,6 +21,7 @@
 #include "cli/line.h"
 #include "cli/line_reader.h"
 #include "cli/output.h"
+#include "cli/stop.h"
 
 #define ORIGIN          "cli.send"
 #define BATCH_BYTES_MAX ((size_t)8 * 1024 * 1024)
@@ -53,17 +54,6 @@ static void on_signal(int number)
 {
     (void)number;
     stop_asked = 1;
-}
-
-/* Without SA_RESTART, so that a read that waits is woken; the second signal ends the process. */
-static void watch_signals(void)
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof(action));
-    action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
 }
 
 static pr_status batch_reset(batch *of, pr_error *err)
@@ -269,7 +259,7 @@ pr__exit pr__send_lines_run(pr__cli *cli, pr_store *store, const pr__send_lines 
     }
     pr_status status = batch_reset(&to.batch, &err);
     pr__line_reader_init(&reader, opt->fd, (size_t)opt->body_size_max * LINE_FACTOR + LINE_EXTRA);
-    watch_signals();
+    pr__stop_watch(on_signal);
     if (status == PR_OK)
         status = pump(&to, &reader, &err);
     pr__line_reader_done(&reader);

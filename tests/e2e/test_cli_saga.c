@@ -81,7 +81,7 @@ static void check_sagas(const char *store)
     expect(0, "dead worker (expired)", "", "saga", "list", "--type", "order");
     expect(0, "c-1", "", "saga", "list", "--phase", "completed");
     expect(0, "no sagas", "", "saga", "list", "--tenant", "nobody");
-    expect(0, "more: repeat with --after " ID_1, "", "saga", "list", "--limit", "1");
+    expect(0, "more: repeat with --after '" ID_1, "", "saga", "list", "--limit", "1");
     expect(0, "\"next\":null", "", "saga", "list", "--json", "--after", ID_2);
     expect(2, "", "--phase", "saga", "list", "--phase", "sleeping");
     expect(2, "", "no cursor", "saga", "list", "--after", "x");
