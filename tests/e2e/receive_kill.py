@@ -224,7 +224,8 @@ def main():
     failed = count = 0
     with tempfile.TemporaryDirectory(prefix="postroom-receive-kill-") as folder:
         try:
-            for label, got, wanted in campaign(provider, sys.argv[2], folder, random.Random(seed)):
+            for label, got, wanted in campaign(
+                    provider, os.path.abspath(sys.argv[2]), folder, random.Random(seed)):
                 count += 1
                 failed += got != wanted
                 print("%sok %d - %s" % ("" if got == wanted else "not ", count, label))
