@@ -41,10 +41,25 @@ static void block(bool on)
                             : "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
 }
 
+static void cut(void)
+{
+    rabbitmq_server_eval(server, NULL, 0, "rabbit_networking:close_all_connections(\"a test\")");
+}
+
+static void kill_and_start(void)
+{
+    rabbitmq_server_do(server, "restart kill");
+}
+
 const bus_carrier *rabbitmq_carrier_start(void)
 {
-    static const bus_carrier carrier = {
-        .scheme = "rabbitmq", .fresh = fresh, .make = make, .address = address, .block = block};
+    static const bus_carrier carrier = {.scheme = "rabbitmq",
+                                        .fresh = fresh,
+                                        .make = make,
+                                        .address = address,
+                                        .block = block,
+                                        .cut = cut,
+                                        .kill = kill_and_start};
     const char *wanted = getenv("POSTROOM_BUS_CARRIER");
     if (!wanted || strcmp(wanted, carrier.scheme) != 0)
         return NULL;

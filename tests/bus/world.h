@@ -46,7 +46,9 @@ typedef struct bus_carrier {
     void (*fresh)(void); /* nothing of earlier cases is at the other side */
     pr_status (*make)(pr_transport **ret_transport, pr_error *err);
     const char *(*address)(void); /* for another process; valid until the next call */
-    void (*block)(bool on); /* it takes nothing from anybody */
+    void (*block)(bool on);       /* it takes nothing from anybody */
+    void (*cut)(void);            /* all connections are closed */
+    void (*kill)(void);           /* it is killed and started again */
 } bus_carrier;
 
 /* What the handler does. */
