@@ -258,6 +258,54 @@ static void a_consumer_timeout_is_survived(void **state)
     rig_unsubscribe(&at->rig);
 }
 
+static void check_next(pr_subscription *billing, const char *body)
+{
+    pr_error err = PR_ERROR_INIT;
+    pr_delivery next = rig_receive(billing, body);
+    assert_int_equal(next.message.body_size_bytes, strlen(body));
+    assert_memory_equal(next.message.body, body, strlen(body));
+    check_ok(pr_subscription_settle(billing, next.tag, PR_VERDICT_ACK, 0, &err), &err, body);
+}
+
+/* Three of a key go back, the youngest first; what has no key passes them, and no other does. */
+static void what_goes_back_keeps_the_order_of_its_key(ground *at, uint32_t queue_kind)
+{
+    static const size_t wanted[] = {3, 0, 1, 2, 4};
+    pr_error err = PR_ERROR_INIT;
+    pr_subscription *billing = NULL;
+    pr_delivery back[3];
+    char body[32];
+    const pr_amqp_options options =
+        PR_AMQP_OPTIONS(.flags = PR_AMQP_DECLARE, .queue_kind = queue_kind);
+    ground_up(at, &options);
+    check_ok(rig_subscribe(&at->rig, &billing, &err), &err, "subscribe");
+    rig_post *posts = rig_posts(&at->rig, COUNT_OF(wanted));
+    for (size_t i = 0; i < COUNT_OF(wanted); i++)
+        posts[i].message.key = i == 3 ? NULL : "k";
+    rig_submit(&at->rig, "keyed");
+    rig_outcomes(&at->rig, "keyed");
+    for (size_t i = 0; i < COUNT_OF(back); i++)
+        back[i] = rig_receive(billing, "handed out");
+    for (size_t i = COUNT_OF(back); i-- > 0;)
+        check_ok(pr_subscription_settle(billing, back[i].tag, PR_VERDICT_REQUEUE, 300, &err), &err,
+                 "back");
+    for (size_t i = 0; i < COUNT_OF(wanted); i++) {
+        (void)snprintf(body, sizeof body, "body %zu", wanted[i]);
+        check_next(billing, body);
+    }
+    rig_unsubscribe(&at->rig);
+}
+
+static void a_classic_queue_keeps_the_order_of_a_key(void **state)
+{
+    what_goes_back_keeps_the_order_of_its_key(*state, PR_AMQP_QUEUE_CLASSIC);
+}
+
+static void a_quorum_queue_keeps_the_order_of_a_key(void **state)
+{
+    what_goes_back_keeps_the_order_of_its_key(*state, PR_AMQP_QUEUE_QUORUM);
+}
+
 static void a_delivery_limit_ends_in_the_dead_queue(void **state)
 {
     ground *at = *state;
@@ -490,6 +538,8 @@ static int suite(void)
         CASE(a_login_is_refused),
         CASE(closed_by_the_operator),
         CASE(a_consumer_timeout_is_survived),
+        CASE(a_classic_queue_keeps_the_order_of_a_key),
+        CASE(a_quorum_queue_keeps_the_order_of_a_key),
         CASE(a_delivery_limit_ends_in_the_dead_queue),
         CASE(a_confirm_is_withheld_then_cut),
         CASE(a_frozen_broker_is_given_up),
