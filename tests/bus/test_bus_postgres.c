@@ -78,6 +78,11 @@ static int64_t number(const char *address, const char *sql)
     return strtoll(out, NULL, 10);
 }
 
+static void crash(void)
+{
+    postgres_server_do(databases.server, "restart immediate");
+}
+
 static const bus_provider provider = {.name = "postgres",
                                       .make = make,
                                       .remove = remove_none,
@@ -87,7 +92,8 @@ static const bus_provider provider = {.name = "postgres",
                                       .run = run,
                                       .close = close_connection,
                                       .number = number,
-                                      .text = text};
+                                      .text = text,
+                                      .crash = crash};
 
 int main(int argc, char **argv)
 {

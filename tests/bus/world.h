@@ -38,6 +38,7 @@ typedef struct bus_provider {
     /* One number, by a connection of its own; {p}_ stands for the names of our tables. */
     int64_t (*number)(const char *address, const char *sql);
     void (*text)(const char *address, const char *sql, char *out, size_t size);
+    void (*crash)(void); /* the server is killed and started again; NULL: there is none */
 } bus_provider;
 
 /* A transport for the bus suite to run on instead of the memory and the database transports. */
