@@ -341,6 +341,34 @@ static void a_request_gets_its_own_answer(void **state)
     }
 }
 
+static pr_handled answer_twice(void *user, pr_scope *scope)
+{
+    return answer(user, scope) == PR_HANDLED_OK ? answer(user, scope) : PR_HANDLED_RETRY;
+}
+
+/* One of them is the answer, the other came too late. */
+static void a_second_answer_is_dropped(void **state)
+{
+    for (size_t n = 0; scheme_at(n); n++) {
+        stand s;
+        pr_error err = PR_ERROR_INIT;
+        pr_reply *reply = NULL;
+        stand_open(&s, *state, scheme_at(n));
+        check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer_twice, &s, &err), &err, "on");
+        stand_start(&s);
+        pr_message request = ask("{\"n\":1}");
+        check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err, scheme_at(n));
+        assert_string_equal(pr_reply_message(reply)->type, TYPE_PRICE);
+        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        while (bus_snapshot(&s).late_replies == 0 && pr__monotonic_us() < until_us)
+            pr__sleep_us(1000);
+        assert_int_equal(bus_snapshot(&s).late_replies, 1);
+        assert_int_equal(bus_snapshot(&s).replies, 1);
+        pr_reply_free(reply);
+        stand_close(&s);
+    }
+}
+
 static pr_handled answer_late(void *user, pr_scope *scope)
 {
     stand *s = user;
@@ -499,6 +527,7 @@ size_t bus_suite(const struct CMUnitTest **ret_tests)
         CASE(a_bus_is_stopped_and_started_again),
         CASE(a_request_gets_its_own_answer),
         CASE(a_late_answer_is_counted_and_dropped),
+        CASE(a_second_answer_is_dropped),
         CASE(a_handler_may_ask_another_before_it_answers),
         CASE(who_waits_is_told_that_the_bus_stops),
         CASE(answers_of_many_threads_are_not_mixed_up),
