@@ -11,6 +11,9 @@
 #include "base/time.h"
 #include "bus/other.h"
 
+#define SLOW_US  2000000 /* more than three leases */
+#define SHARE_US 10000
+
 static pr_endpoint *own_endpoint;
 
 static void on_term(int number)
@@ -37,6 +40,10 @@ static pr_handled child_handle(void *user, pr_scope *scope)
         say("i");
         usleep(300000); /* it is frozen meanwhile */
     }
+    if (strcmp(c->mode, "slow-leased") == 0) {
+        say("i");
+        pr__sleep_us(SLOW_US);
+    }
     pr_unit *unit = pr_scope_unit(scope);
     bool good = unit && c->provider->effect(unit, pr_scope_message(scope)->id);
     if (strcmp(c->mode, "hang") == 0) {
@@ -44,7 +51,9 @@ static pr_handled child_handle(void *user, pr_scope *scope)
         for (;;)
             pause();
     }
-    if (strcmp(c->mode, "leased") == 0)
+    if (strcmp(c->mode, "share") == 0)
+        pr__sleep_us(SHARE_US); /* others meet the mark before it is committed */
+    if (strstr(c->mode, "leased"))
         say(good ? "d" : "l");
     if (strncmp(c->mode, "stop", 4) == 0) {
         int64_t until_us = pr__monotonic_us() + WAIT_US;

@@ -9,9 +9,13 @@
 #include <postroom/headers.h>
 
 #include "base/time.h"
+#include "base/uuid.h"
 #include "bus/other.h"
 
-#define TWINS 3 /* processes that handle copies of one message */
+#define TWINS  3 /* processes that handle copies of one message */
+#define OTHERS 30
+#define ID_B   "0198c5f2-7d3e-7a10-8b2c-00000000000b"
+#define ID_END "0198c5f2-7d3e-7a10-8b2c-0000000000ee"
 
 /* It had the mark and had not committed: nobody takes that for done, and when it is dead the
    message is processed. */
@@ -94,6 +98,64 @@ static void copies_in_three_processes_have_one_effect(void **state)
     assert_int_equal(handled, 1);
     assert_int_equal(world_number(w, EFFECTS), 1);
     assert_int_equal(world_number(w, MARKS), 1);
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+
+/* One queue, or log, that three processes with eight workers each share: copies of one message, and
+   others between them. */
+static void three_processes_share_what_comes(void **state)
+{
+    world *w = *state;
+    other shares[TWINS];
+    other_world(w);
+    w->endpoint = pr_endpoint_free(w->endpoint);
+    for (size_t i = 0; i < TWINS; i++)
+        shares[i] = other_start(w, "share", "8");
+    for (int i = 0; i < OTHERS; i++) {
+        char id[PR_UUID_TEXT_SIZE];
+        (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-%012d", i);
+        other_send(w, ID_A);
+        other_send(w, id);
+    }
+    world_until_number(w, EFFECTS, OTHERS + 1);
+    for (size_t i = 0; i < TWINS; i++) {
+        int status = other_end(&shares[i], SIGTERM);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    other_send(w, ID_END); /* behind whatever copy is left */
+    world_start(w);
+    world_until(w, handled, 1);
+    assert_int_equal(world_number(w, EFFECTS), OTHERS + 2);
+    assert_int_equal(world_number(w, "SELECT count(DISTINCT id) FROM effects"), OTHERS + 2);
+    assert_int_equal(world_number(w, MARKS), OTHERS + 2);
+    assert_int_equal(world_number(w, PARKED), 0);
+}
+
+/* Its lease is renewed while it works, and by nobody when it is dead. */
+static void a_long_handler_of_another_process_keeps_its_lease(void **state)
+{
+    world *w = *state;
+    w->opt.inbox = PR_INBOX_LEASED;
+    other_world(w);
+    w->endpoint = pr_endpoint_free(w->endpoint); /* the other one is to get it */
+    other slow = other_start(w, "slow-leased", "1");
+    other_send(w, ID_A);
+    assert_int_equal(other_hear(&slow), 'i');
+    world_start(w);
+    world_run(w);
+    assert_int_equal(other_hear(&slow), 'd');
+    world_stop(w);
+    assert_int_equal(w->calls, 0);
+    assert_int_equal(world_number(w, EFFECTS), 1);
+    w->endpoint = pr_endpoint_free(w->endpoint);
+    other_send(w, ID_B);
+    assert_int_equal(other_hear(&slow), 'i');
+    int status = other_end(&slow, SIGKILL);
+    assert_true(WIFSIGNALED(status));
+    world_start(w);
+    world_until(w, handled, 1);
+    assert_int_equal(world_number(w, EFFECTS), 2);
+    assert_int_equal(world_number(w, MARKS), 2);
     assert_int_equal(world_number(w, PARKED), 0);
 }
 
@@ -208,6 +270,8 @@ size_t process_suite(const struct CMUnitTest **ret_tests)
     static const struct CMUnitTest tests[] = {
         CASE(a_busy_delivery_whose_holder_is_killed_is_processed),
         CASE(one_frozen_past_its_lease_can_not_complete),
+        CASE(three_processes_share_what_comes),
+        CASE(a_long_handler_of_another_process_keeps_its_lease),
         CASE(the_answer_to_a_dead_requester_is_dead),
         CASE(copies_in_three_processes_have_one_effect),
     };

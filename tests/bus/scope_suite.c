@@ -194,6 +194,41 @@ static void a_timeout_is_seen_by_who_asks(void **state)
     assert_int_equal(world_number(w, EFFECTS), 1);
 }
 
+static pr_handled act_garbage(world *w, pr_scope *scope)
+{
+    (void)scope;
+    return (pr_handled)w->flag;
+}
+
+/* What is no answer of a handler's is a failure that is charged, and nothing of it stands. */
+static void garbage_for_an_answer_is_a_failure(void **state)
+{
+    static const struct {
+        int answer;
+        const char *id, *error;
+    } cases[] = {
+        {-1, "g-1", "the handler answered -1, which is no pr_handled"},
+        {99, "g-2", "the handler answered 99, which is no pr_handled"},
+        {PR_HANDLED_STOPPED, "g-3", "which is no pr_handled"},
+    };
+    world *w = *state;
+    w->opt.retry_max = PR_RETRY_NONE;
+    (void)start(state, act_garbage);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char sql[128];
+        w->flag = cases[i].answer;
+        world_send(w, cases[i].id, NULL, "{}");
+        world_until(w, dead, i + 1);
+        (void)snprintf(sql, sizeof sql,
+                       "SELECT last_error FROM {p}_inbox_parked WHERE message_id = '%s'",
+                       cases[i].id);
+        if (!strstr(world_text(w, sql), cases[i].error))
+            fail_msg("%s: %s", cases[i].id, world_text(w, sql));
+    }
+    assert_int_equal(world_number(w, EFFECTS), 0);
+    assert_int_equal(world_number(w, MARKS), 0);
+}
+
 size_t scope_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
@@ -203,6 +238,7 @@ size_t scope_suite(const struct CMUnitTest **ret_tests)
         CASE(a_handler_says_when_it_wants_the_message_again),
         CASE(nothing_is_cancelled_without_a_cause),
         CASE(a_timeout_is_seen_by_who_asks),
+        CASE(garbage_for_an_answer_is_a_failure),
     };
     *ret_tests = tests;
     return COUNT_OF(tests);

@@ -152,7 +152,7 @@ static void pause_or_step(world *w)
     int64_t wait_ms = 0;
     if (!w->running)
         (void)!pr_endpoint_step(w->endpoint, &wait_ms, NULL);
-    if (w->running || wait_ms > 0)
+    if (w->running || wait_ms > 0 || !w->endpoint)
         pr__sleep_us(1000);
 }
 
