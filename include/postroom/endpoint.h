@@ -66,10 +66,11 @@ typedef struct pr_endpoint_options {
     uint32_t concurrency;
     /* The transport to whose topics pr_scope_publish goes; NULL = the store's default */
     const char *publish_to;
-    /* Messages that share one transaction and one commit, each with its own savepoint and mark: for
-       handlers that are short and run often. 0 or 1 = one each; <= 60, <= prefetch; not with the
-       leased inbox, nor with a middleware outside of the work unit. A handler may be run a second
-       time for one attempt, when what its message shared a transaction with did not commit */
+    /* Messages that share one transaction and one commit, each with its own mark, and with a
+       savepoint of its own when its handler asks for the unit, anew in each message: for handlers
+       that are short and run often. 0 or 1 = one each; <= 60, <= prefetch; not with the leased
+       inbox, nor with a middleware outside of the work unit. A handler may be run a second time for
+       one attempt, when what its message shared a transaction with did not commit */
     uint32_t batch_max;
     uint32_t reserved; /* 0 */
 } pr_endpoint_options;
@@ -205,7 +206,8 @@ PR_API const void *pr_scope_object(const pr_scope *scope);
  * for the connection, which the adapter gives. Messages of the unit inherit correlation, causation
  * and trace context of the one in hand.
  *
- * With the leased inbox the first call begins it: do the slow part before, write after.
+ * With the leased inbox the first call begins it: do the slow part before, write after. In a batch
+ * the first call marks the message: one that needs no unit had better not ask for it.
  *
  * Shape   NULL: there is none; pr_scope_unit_get tells why, and so does the parked message.
  * Owner   scope's; valid until the handler returns.

@@ -59,6 +59,7 @@ typedef struct pr__work {
     char token[PR_UUID_TEXT_SIZE];
     bool alone;       /* not in a batch (again): by itself it gets what it deserves */
     bool picked;      /* for the batch that is being picked, under the lock */
+    bool marked;      /* in the unit of its batch */
     int64_t began_us; /* monotonic, of its handling in a batch */
     bool refused;     /* it can never be handled: refusal says why */
     char refusal[PR_ERROR_MESSAGE_SIZE];

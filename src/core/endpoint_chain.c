@@ -96,17 +96,45 @@ static pr_status open_leased_unit(pr_scope *scope, pr_error *err)
     return pr__scope_inherit(scope, err);
 }
 
+/* One of a batch asks for the unit: what it writes from here on stands behind a savepoint and a
+   mark of its own. After an error the savepoint may be set, or not: going back to it tells. */
+static pr_status touch(pr_scope *scope, pr_error *err)
+{
+    pr__shared *shared = scope->shared;
+    pr__savepoint_step step = shared->savepoint ? PR__SAVEPOINT_NEXT : PR__SAVEPOINT_SET;
+    pr__inbox_entry entry = PR__INBOX_RUN;
+    pr_error local = PR_ERROR_INIT;
+    shared->savepoint = scope->touched = true;
+    pr_status status =
+        scope->in_inbox ? pr__inbox_enter_shared(shared->unit, step, scope->inbox, &entry, &local)
+                        : shared->unit->ops->savepoint(shared->unit, step, &local);
+    if (status != PR_OK) {
+        (void)pr__scope_trouble(scope, &local);
+        pr__error_copy(err, &local);
+        return status;
+    }
+    if (entry != PR__INBOX_RUN) {
+        (void)stop(scope, entry);
+        return pr__fail_retry(err, PR_E_BUSY, PR_RETRY_SAME, ORIGIN,
+                              "somebody else was at the message meanwhile: return RETRY");
+    }
+    scope->marked = scope->in_inbox;
+    scope->unit = shared->unit;
+    scope->unit_state = PR__UNIT_OPEN;
+    return pr__scope_inherit(scope, err);
+}
+
 pr_status pr_scope_unit_get(pr_scope *scope, pr_unit **ret_unit, pr_error *err)
 {
     if (!scope || !ret_unit)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "scope or ret_unit is NULL");
-    if (scope->unit_state == PR__UNIT_LAZY && !scope->in_inbox)
+    if (scope->unit_state == PR__UNIT_LAZY && !scope->in_inbox && !scope->shared)
         return pr__fail(err, PR_E_STATE, ORIGIN,
                         "with the leased inbox there is a unit only inside of 'inbox'");
     if (scope->unit_state == PR__UNIT_LAZY && stopped(scope))
         return pr__fail(err, PR_E_STATE, ORIGIN, "the unit could not be begun before");
     if (scope->unit_state == PR__UNIT_LAZY)
-        TRY(open_leased_unit(scope, err));
+        TRY(scope->shared ? touch(scope, err) : open_leased_unit(scope, err));
     if (scope->unit_state != PR__UNIT_OPEN)
         return pr__fail(err, PR_E_STATE, ORIGIN,
                         "there is no work unit here: list pr_middleware_unit among the endpoint's "
@@ -176,14 +204,9 @@ static pr_handled complete(pr_scope *scope)
 /* One of a batch: whoever runs it keeps or takes back what is written here, and commits. */
 static pr_handled invoke_shared(pr_scope *scope, pr_next *next)
 {
-    pr_error local = PR_ERROR_INIT;
     if (scope->unit_state != PR__UNIT_NONE)
         return PR_HANDLED_STOPPED;
-    scope->unit = scope->shared;
-    scope->unit_state = PR__UNIT_OPEN;
-    /* a middleware must not find the context of the message before */
-    if (scope->endpoint->chain.count > 2 && pr__scope_inherit(scope, &local) != PR_OK)
-        return pr__scope_trouble(scope, &local);
+    scope->unit_state = PR__UNIT_LAZY;
     pr_handled handled = pr_next_invoke(next, scope);
     scope->good = handled == PR_HANDLED_OK && scope->in_inbox && !stopped(scope);
     return handled;
@@ -242,14 +265,20 @@ static pr_handled enter_transactional(pr_scope *scope, pr_next *next)
     return pr_next_invoke(next, scope);
 }
 
+/* It was let in by a look at the whole batch: its mark comes with the unit, or at the end. A
+   middleware may have asked for that already. */
 static pr_handled enter_shared(pr_scope *scope, pr_next *next)
 {
     pr__inbox_entry entry = PR__INBOX_RUN;
     pr_error local = PR_ERROR_INIT;
-    if (pr__inbox_enter_shared(scope->unit, scope->inbox, &entry, &local) != PR_OK)
+    if (stopped(scope))
+        return PR_HANDLED_STOPPED;
+    if (scope->touched &&
+        pr__inbox_enter_shared(scope->unit, 0, scope->inbox, &entry, &local) != PR_OK)
         return pr__scope_trouble(scope, &local);
     if (entry != PR__INBOX_RUN)
         return stop(scope, entry);
+    scope->marked = scope->touched;
     scope->in_inbox = true;
     return pr_next_invoke(next, scope);
 }

@@ -170,11 +170,30 @@ pr_status pr__inbox_enter_unit(pr_unit *unit, const pr__inbox_work *work,
     return follow(unit, work, &facts, ret_entry, err);
 }
 
-pr_status pr__inbox_enter_shared(pr_unit *unit, const pr__inbox_work *work,
+pr__inbox_visit pr__inbox_visit_of(const pr__inbox_work *work)
+{
+    return (pr__inbox_visit){.key = &work->key,
+                             .hash = work->hash,
+                             .message_key = work->message->key,
+                             .order = work->order};
+}
+
+static pr_status enter_next(pr_unit *unit, pr__savepoint_step step, const pr__inbox_work *work,
+                            pr__inbox_facts *ret_facts, pr_error *err)
+{
+    const pr__inbox_visit visit = pr__inbox_visit_of(work);
+    if (step != 0 && unit->ops->inbox_enter_next)
+        return unit->ops->inbox_enter_next(unit, step, &visit, ret_facts, err);
+    if (step != 0)
+        TRY(unit->ops->savepoint(unit, step, err));
+    return ask(unit, work, ret_facts, err);
+}
+
+pr_status pr__inbox_enter_shared(pr_unit *unit, pr__savepoint_step step, const pr__inbox_work *work,
                                  pr__inbox_entry *ret_entry, pr_error *err)
 {
     pr__inbox_facts facts;
-    TRY(ask(unit, work, &facts, err));
+    TRY(enter_next(unit, step, work, &facts, err));
     *ret_entry = judge(work, &facts);
     return PR_OK;
 }
@@ -186,10 +205,7 @@ static pr_status begin_and_ask(pr_store *store, const pr__inbox_work *work, pr_u
         TRY(pr__store_unit_begin(store, ret_unit, err));
         return ask(*ret_unit, work, ret_facts, err);
     }
-    pr__inbox_visit visit = {.key = &work->key,
-                             .hash = work->hash,
-                             .message_key = work->message->key,
-                             .order = work->order};
+    const pr__inbox_visit visit = pr__inbox_visit_of(work);
     return store->ops->unit_enter(store, &visit, ret_unit, ret_facts, err);
 }
 

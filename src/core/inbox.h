@@ -49,11 +49,15 @@ pr_status pr__inbox_enter(pr_store *store, const pr__inbox_work *work, pr_unit *
 pr_status pr__inbox_enter_unit(pr_unit *unit, const pr__inbox_work *work,
                                pr__inbox_entry *ret_entry, pr_error *err);
 
-/* The same in a unit that does the work of others too: nothing is committed, and nothing written
-   but the mark. What is not to RUN is to be taken back and entered by itself. While the mark is
-   held nobody can park under its id: after RUN there is no row to be deleted. */
-pr_status pr__inbox_enter_shared(pr_unit *unit, const pr__inbox_work *work,
+/* The same in a unit that does the work of others too, behind a savepoint of its own (step 0: it is
+   set already): nothing is committed, and nothing written but the mark. What is not to RUN is to
+   be taken back and entered by itself. While the mark is held nobody can park under its id: after
+   RUN there is no row to be deleted. */
+pr_status pr__inbox_enter_shared(pr_unit *unit, pr__savepoint_step step, const pr__inbox_work *work,
                                  pr__inbox_entry *ret_entry, pr_error *err);
+
+/* What a store is asked for this work; points into it. */
+pr__inbox_visit pr__inbox_visit_of(const pr__inbox_work *work);
 
 /* Leased: insert the processing row that `park` describes, unless the work holds one, look for the
    mark, look for a blocked key, commit. RUN: the row stands with its lease; no unit is open. */

@@ -19,9 +19,15 @@
 /* How the unit of a scope stands. */
 typedef enum pr__unit_state {
     PR__UNIT_NONE = 0, /* no work unit is around the handler */
-    PR__UNIT_LAZY,     /* leased inbox: it begins when it is asked for */
+    PR__UNIT_LAZY,     /* it begins when it is asked for: leased inbox; its part of it: a batch */
     PR__UNIT_OPEN
 } pr__unit_state;
+
+/* A unit that does the work of several messages. */
+typedef struct pr__shared {
+    pr_unit *unit;
+    bool savepoint; /* that of a message is set in it */
+} pr__shared;
 
 struct pr_scope {
     pr_endpoint *endpoint;
@@ -30,12 +36,15 @@ struct pr_scope {
     const pr_message *message;
     pr_decoded *decoded;
     pr_unit *unit;
-    pr_unit *shared; /* of a batch: `unit` is that one, and is ended by others; else NULL */
+    pr__shared *shared; /* of a batch: `unit` is that one, and is ended by others; else NULL */
     pr__unit_state unit_state;
     uint32_t attempts;
     bool decode_tried;
-    bool in_inbox;   /* the mark stands in the unit, or the lease is held */
+    bool in_inbox;   /* the mark stands in the unit, or the lease is held, or it is let in by a
+                        look at a batch */
     bool in_handler; /* the handler was run */
+    bool touched;    /* of a batch: the savepoint that is set is its own */
+    bool marked;     /* of a batch: its mark stands in the unit */
     bool good;       /* of a batch: it may be committed with the others */
     bool delay_set;
     int64_t retry_delay_ms;

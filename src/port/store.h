@@ -244,6 +244,21 @@ typedef struct pr__unit_ops {
        message aborted good again, and so the unit. Any error, among them that somebody ended the
        transaction or the savepoint: nothing of the unit can be committed. */
     pr_status (*savepoint)(pr_unit *unit, pr__savepoint_step step, pr_error *err);
+    /* The savepoint of one of them, SET or NEXT, and then what inbox_mark, inbox_find and
+       inbox_blocked say of it, in one go, where a store can do that for less; NULL: by single
+       steps. After an error BACK shows whether the rest of the unit can be committed. */
+    pr_status (*inbox_enter_next)(pr_unit *unit, pr__savepoint_step step,
+                                  const pr__inbox_visit *visit, pr__inbox_facts *ret_facts,
+                                  pr_error *err);
+    /* Before any of them: under which of these ids, of one consumer, does a mark or a parked row
+       stand, or a row that blocks its key? A look: nothing is locked by it. */
+    pr_status (*inbox_look_all)(pr_unit *unit, const pr__inbox_visit *visits, size_t count,
+                                bool *ret_stands, pr_error *err);
+    /* After all of them: mark those that are not `marked`. *ret_all: every one of them has its
+       mark now, with its content; those of now had none, and no parked row stands under their ids
+       or blocks their keys. Without it nothing of the unit may be committed. */
+    pr_status (*inbox_mark_all)(pr_unit *unit, const pr__inbox_visit *visits, const bool *marked,
+                                size_t count, bool *ret_all, pr_error *err);
 
     /* Is the mark still there, take the row out, commit: in one go, where a store can do that for
        less; NULL: by single steps. Of anything but KEPT nothing is committed, and the unit is at

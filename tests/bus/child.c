@@ -33,6 +33,11 @@ typedef struct child {
     const char *mode;
 } child;
 
+bool other_is_odd(const char *id)
+{
+    return (id[strlen(id) - 1] - '0') % 2 == 1;
+}
+
 static pr_handled child_handle(void *user, pr_scope *scope)
 {
     const child *c = user;
@@ -44,6 +49,8 @@ static pr_handled child_handle(void *user, pr_scope *scope)
         say("i");
         pr__sleep_us(SLOW_US);
     }
+    if (strcmp(c->mode, "batch") == 0 && other_is_odd(pr_scope_message(scope)->id))
+        return PR_HANDLED_OK;
     pr_unit *unit = pr_scope_unit(scope);
     bool good = unit && c->provider->effect(unit, pr_scope_message(scope)->id);
     if (strcmp(c->mode, "hang") == 0) {

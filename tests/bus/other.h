@@ -25,6 +25,8 @@ typedef struct other {
 
 other other_start_with(world *w, const char *mode, const char *threads, const char *fault);
 other other_start(world *w, const char *mode, const char *threads);
+/* Of a batch, the ids that end with an odd digit are handled without asking for the unit. */
+bool other_is_odd(const char *id);
 char other_hear(const other *o); /* a letter that it says; 0 = it ended */
 int other_wait(const other *o);  /* its status */
 int other_end(other *o, int number);

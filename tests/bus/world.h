@@ -121,6 +121,7 @@ size_t life_suite(const struct CMUnitTest **ret_tests);
 size_t order_suite(const struct CMUnitTest **ret_tests);
 size_t batch_suite(const struct CMUnitTest **ret_tests);
 size_t idle_suite(const struct CMUnitTest **ret_tests);
+size_t batch_marks_suite(const struct CMUnitTest **ret_tests);
 size_t kill_suite(const struct CMUnitTest **ret_tests);
 size_t process_suite(const struct CMUnitTest **ret_tests);
 /* The program as another process of a test: argv is "--child", mode, address, threads,

@@ -32,6 +32,15 @@ pr_status pr__pg_unit_enter(pr_store *store, const pr__inbox_visit *visit, pr_un
 pr_status pr__pg_inbox_complete(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
                                 pr_outcome *ret_outcome, pr_error *err);
 
+/* inbox_batch.c */
+pr_status pr__pg_inbox_enter_next(pr_unit *unit, pr__savepoint_step step,
+                                  const pr__inbox_visit *visit, pr__inbox_facts *ret_facts,
+                                  pr_error *err);
+pr_status pr__pg_inbox_look_all(pr_unit *unit, const pr__inbox_visit *visits, size_t count,
+                                bool *ret_stands, pr_error *err);
+pr_status pr__pg_inbox_mark_all(pr_unit *unit, const pr__inbox_visit *visits, const bool *marked,
+                                size_t count, bool *ret_all, pr_error *err);
+
 /* The statements by which a message enters, to be run one after another in this order, and what
    their results say. $1 to $3 are the key; of the mark $4 is the hash; of `blocked` $4 is the
    message's key, and $5 whether dead ones block. */

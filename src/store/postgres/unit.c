@@ -241,6 +241,9 @@ static const pr__unit_ops OPS = {
     .saga_renew = pr__pg_saga_renew,
     .saga_unlease = pr__pg_saga_unlease,
     .savepoint = unit_savepoint,
+    .inbox_enter_next = pr__pg_inbox_enter_next,
+    .inbox_look_all = pr__pg_inbox_look_all,
+    .inbox_mark_all = pr__pg_inbox_mark_all,
     .inbox_complete = pr__pg_inbox_complete,
 };
 

@@ -25,6 +25,12 @@ pr_status pr__sqlite_inbox_repark(pr_unit *unit, const pr__inbox_key *key, const
 pr_status pr__sqlite_inbox_unpark(pr_unit *unit, const pr__inbox_key *key, const char *token,
                                   bool *ret_deleted, pr_error *err);
 
+/* inbox_batch.c */
+pr_status pr__sqlite_inbox_look_all(pr_unit *unit, const pr__inbox_visit *visits, size_t count,
+                                    bool *ret_stands, pr_error *err);
+pr_status pr__sqlite_inbox_mark_all(pr_unit *unit, const pr__inbox_visit *visits,
+                                    const bool *marked, size_t count, bool *ret_all, pr_error *err);
+
 pr_status pr__sqlite_inbox_claim(pr_store *store, const pr__inbox_claim_options *opt,
                                  pr__batch **ret_batch, pr_error *err);
 pr_status pr__sqlite_inbox_due(pr_store *store, const char *consumer, pr_order order,

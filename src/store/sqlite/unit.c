@@ -344,6 +344,8 @@ static const pr__unit_ops OPS = {
     .saga_renew = pr__sqlite_saga_renew,
     .saga_unlease = pr__sqlite_saga_unlease,
     .savepoint = unit_savepoint,
+    .inbox_look_all = pr__sqlite_inbox_look_all,
+    .inbox_mark_all = pr__sqlite_inbox_mark_all,
 };
 
 static pr__sqlite_unit *unit_new(pr_store *store, bool joined)
