@@ -60,7 +60,7 @@ static pr_handled child_handle(void *user, pr_scope *scope)
     }
     if (strcmp(c->mode, "share") == 0)
         pr__sleep_us(SHARE_US); /* others meet the mark before it is committed */
-    if (strstr(c->mode, "leased"))
+    if (strcmp(c->mode, "leased") == 0 || strcmp(c->mode, "slow-leased") == 0)
         say(good ? "d" : "l");
     if (strncmp(c->mode, "stop", 4) == 0) {
         int64_t until_us = pr__monotonic_us() + WAIT_US;
