@@ -116,18 +116,41 @@ static void poll_once(amqp_rig *rig, int64_t ms, const char *label)
     }
 }
 
+static bool reaches(amqp_rig *rig, pr_transport_state_kind kind, const char *text, int64_t ms,
+                    const char *label)
+{
+    int64_t deadline = rig_now_ms() + ms;
+    for (;;) {
+        pr_transport_state state = rig_state(rig);
+        if (state.kind == kind && strstr(state.cause, text))
+            return true;
+        if (rig_now_ms() > deadline)
+            return false;
+        poll_once(rig, 5, label);
+    }
+}
+
 void rig_wait_state(amqp_rig *rig, pr_transport_state_kind kind, const char *text,
                     const char *label)
 {
-    int64_t deadline = rig_now_ms() + RIG_PATIENCE;
+    if (reaches(rig, kind, text, RIG_PATIENCE, label))
+        return;
     pr_transport_state state = rig_state(rig);
-    while (state.kind != kind || !strstr(state.cause, text)) {
-        if (rig_now_ms() > deadline)
-            fail_msg("case '%s': state %d, '%s'; wanted %d, '%s'", label, (int)state.kind,
-                     state.cause, (int)kind, text);
-        poll_once(rig, 5, label);
-        state = rig_state(rig);
+    fail_msg("case '%s': state %d, '%s'; wanted %d, '%s'", label, (int)state.kind, state.cause,
+             (int)kind, text);
+}
+
+/* Its connections hear of an alarm after those who set it, and say so at the next publish: one that
+   comes too early is confirmed. */
+void rig_submit_until_blocked(amqp_rig *rig, const char *text, const char *label)
+{
+    for (int i = 0; i < 5; i++) {
+        rig_posts(rig, 1);
+        rig_submit(rig, label);
+        if (reaches(rig, PR_TRANSPORT_BLOCKED, text, RIG_PATIENCE / 2, label))
+            return;
     }
+    rig_wait_state(rig, PR_TRANSPORT_BLOCKED, text, label);
 }
 
 rig_post *rig_posts(amqp_rig *rig, size_t count)

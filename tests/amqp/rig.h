@@ -51,6 +51,8 @@ pr_transport_state rig_state(amqp_rig *rig);
 /* Wait, with polls, until the state is of that kind and the cause has this text. */
 void rig_wait_state(amqp_rig *rig, pr_transport_state_kind kind, const char *text,
                     const char *label);
+/* Publish until the broker says that it is blocked. */
+void rig_submit_until_blocked(amqp_rig *rig, const char *text, const char *label);
 /* No password in what was said. */
 void rig_check_text(const char *text);
 

@@ -261,9 +261,12 @@ pr_status pr__pg_reader_set_order(pr_store *base, int64_t reader, pr_order order
     return pr__pg_end(&store->conn, set_order(store, reader, order, err), err);
 }
 
+/* Without a transaction of ours names are looked up by whatever search_path the session has. */
+#define NOT_EXPIRED_ANYWHERE                                                                       \
+    "(s.expires_at IS NULL OR s.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())"
 static const char SQL_EXISTS[] =
-    "SELECT pg_catalog.count(*) FROM {p}subscription AS s WHERE (s.expires_at IS NULL OR "
-    "s.expires_at > pg_catalog.clock_timestamp()) AND $1 = ANY (s.destinations)";
+    "SELECT pg_catalog.count(*) FROM {p}subscription AS s WHERE " NOT_EXPIRED_ANYWHERE
+    " AND $1 OPERATOR(pg_catalog.=) ANY (s.destinations)";
 
 pr_status pr__pg_reader_exists(pr_store *base, const char *destination, bool *ret_exists,
                                pr_error *err)
@@ -276,8 +279,8 @@ pr_status pr__pg_reader_exists(pr_store *base, const char *destination, bool *re
     return PR_OK;
 }
 
-static const char SQL_NAMED[] =
-    "SELECT s.reader FROM {p}subscription AS s WHERE s.name = $1 AND " NOT_EXPIRED;
+static const char SQL_NAMED[] = "SELECT s.reader FROM {p}subscription AS s WHERE s.name "
+                                "OPERATOR(pg_catalog.=) $1 AND " NOT_EXPIRED_ANYWHERE;
 
 pr_status pr__pg_reader_find(pr_store *base, const char *name, int64_t *ret_reader, pr_error *err)
 {
