@@ -80,8 +80,10 @@ static double handle_on(pr_store *store, const char *broker, uint64_t count, con
     for (size_t i = 0; i < how->extra; i++)
         chain[2 + i] = (pr_middleware)PR_MIDDLEWARE(.name = "pass", .invoke = pass);
     const char *const types[] = {BENCH_SOURCE_TYPE};
+    /* what is fed to a broker goes to the endpoint itself: its queue stands, without a type */
+    size_t type_count = how->carrier == BENCH_RABBITMQ ? 0 : 1;
     pr_endpoint_options opt =
-        PR_ENDPOINT_OPTIONS(.id = BENCH_SOURCE_ENDPOINT, .types = types, .type_count = 1,
+        PR_ENDPOINT_OPTIONS(.id = BENCH_SOURCE_ENDPOINT, .types = types, .type_count = type_count,
                             .handler = nothing, .prefetch = 256, .concurrency = how->workers,
                             .middleware = chain, .middleware_count = 2 + how->extra,
                             .batch_max = how->batch);
