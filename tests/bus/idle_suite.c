@@ -223,6 +223,7 @@ static void it_waits_for_follow_ups_of_follow_ups(void **state)
     }
 }
 
+#ifdef PR_FAULT_POINTS
 static pr_handled fan_out(void *user, pr_scope *scope)
 {
     pr_message other = step_message(TYPE_OTHER, "0");
@@ -239,6 +240,7 @@ static void *wait_for_all(void *user)
     return pr_bus_wait_idle(s->bus, LONG_MS, NULL) == PR_OK && atomic_load(&s->seen) == 5 ? s
                                                                                           : NULL;
 }
+#endif
 
 /* The outbox is seen empty, then a handler fills it, and the queues are seen empty: not idle. The
    relay is slow, so that its messages stay where nobody looks any more. */
@@ -272,6 +274,7 @@ static void a_handler_between_two_looks_is_noticed(void **state)
     stand_close(&s);
 #else
     (void)state;
+    skip();
 #endif
 }
 
