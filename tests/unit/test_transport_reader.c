@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "port/store.h"
 
+#define OTHERS 300
 #define TYPE_A "urn:message:unit:a"
 
 typedef struct world {
@@ -440,6 +441,45 @@ static void test_out_of_memory_loses_nothing(void **state)
 }
 #endif
 
+/* Somebody publishes whenever the reader looks at its clock. */
+static int64_t growing_us(void *user)
+{
+    world *at = user;
+    if (at->sent < OTHERS)
+        (void)send(at, "in/others", NULL);
+    return pr_clock_system()->monotonic_us(NULL);
+}
+
+/* A log that grows by others' messages as fast as a reader passes them over must not keep it in a
+   receive: whoever wants it to end, or to renew something, waits for that receive. */
+static void test_a_receive_keeps_its_time_among_the_messages_of_others(void **state)
+{
+    world *at = *state;
+    pr_error err = PR_ERROR_INIT;
+    pr_delivery delivery;
+    pr_clock clock = *pr_clock_system();
+    clock.monotonic_us = growing_us;
+    clock.user = at;
+    pr_database_options options = {.size = (uint32_t)sizeof(options), .clock = &clock};
+    pr_subscription *others = subscribe(at, "others", 0, 0);
+    pr_transport *own = at->transport, *growing = NULL;
+    check_ok(pr_database_transport_new(at->store, &options, &growing, &err), &err, "new");
+    check_ok(pr_transport_open(growing, 0, &err), &err, "open");
+    at->transport = growing;
+    pr_subscription *mine = subscribe(at, "mine", 0, 0);
+    at->transport = own;
+    assert_int_equal(receive(mine, 0, &delivery, 1), 0);
+    assert_true(at->sent < OTHERS);
+    at->sent = OTHERS;
+    assert_int_equal(send(at, "in/mine", NULL), PR_SUBMIT_CONFIRMED);
+    delivery = receive_one(mine);
+    assert_int_equal(number_of(&delivery), OTHERS);
+    ack(mine, delivery.tag);
+    pr_subscription_free(mine);
+    pr_subscription_free(others);
+    pr_transport_free(growing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +489,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_lost_delivery_is_readable_until_it_is_told, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_an_idle_subscription_writes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_receive_keeps_its_time_among_the_messages_of_others,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_slow_message_does_not_stop_the_others, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_verdict_outlives_a_locked_database, setup, teardown),

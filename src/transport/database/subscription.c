@@ -356,7 +356,8 @@ static pr_status look(database_subscription *self, pr_delivery *ret_deliveries, 
     return *ret_count > 0 ? PR_OK : advance(self, ret_progress, err);
 }
 
-/* A busy database is nothing to tell: it is as if nothing had come, and verdicts wait. */
+/* A busy database is nothing to tell: it is as if nothing had come, and verdicts wait. Passing over
+   the messages of others is no reason to stay: the log may grow by them for ever. */
 static pr_status database_receive(pr_subscription *subscription, int64_t timeout_ms,
                                   pr_delivery *ret_deliveries, size_t max, size_t *ret_count,
                                   pr_error *err)
@@ -372,13 +373,13 @@ static pr_status database_receive(pr_subscription *subscription, int64_t timeout
             pr__error_copy(err, &fault);
             return status;
         }
-        if (*ret_count > 0)
-            return PR_OK;
         int64_t left_us = deadline_us - pr__monotonic_us();
+        if (*ret_count == 0 && left_us <= 0) /* what the last look claimed is not left lying */
+            *ret_count = hand_out(self, ret_deliveries, max);
+        if (*ret_count > 0 || left_us <= 0)
+            return PR_OK;
         if (progress && status == PR_OK)
             continue;
-        if (left_us <= 0)
-            return PR_OK;
         int64_t nap_us = now_of(self) < self->busy_until_us ? BUSY_US : IDLE_US;
         pr__sleep_us(nap_us < left_us ? nap_us : left_us);
     }
