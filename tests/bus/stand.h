@@ -10,7 +10,7 @@
 #define TYPE_ASK   "urn:message:shop:price-asked"
 #define TYPE_PRICE "urn:message:shop:price-told"
 #define TYPE_NONE  "urn:message:shop:no-price"
-#define WAIT_US    20000000
+#define WAIT_US    120000000 /* generous: it costs only where something is broken */
 
 /* Its transports are templates, never used by themselves. */
 typedef struct stand {
