@@ -150,10 +150,8 @@ static const char *const goal_words[] = {[BENCH_AT_MOST] = "at_most",
 static void write_series(pr__json *json, const bench_series *series)
 {
     pr__json_object_begin(json);
-    pr__json_key(json, "name");
-    pr__json_text(json, series->name);
-    pr__json_key(json, "unit");
-    pr__json_text(json, series->unit);
+    pr__json_member_text(json, "name", series->name);
+    pr__json_member_text(json, "unit", series->unit);
     pr__json_key(json, "points");
     pr__json_array_begin(json);
     for (size_t i = 0; i < series->count; i++) {
@@ -169,40 +167,26 @@ static void write_series(pr__json *json, const bench_series *series)
 static void write_phase(pr__json *json, const bench_phase *phase)
 {
     pr__json_object_begin(json);
-    pr__json_key(json, "name");
-    pr__json_text(json, phase->name);
-    pr__json_key(json, "from_s");
-    pr__json_double(json, phase->from_s);
+    pr__json_member_text(json, "name", phase->name);
+    pr__json_member_double(json, "from_s", phase->from_s);
     pr__json_object_end(json);
 }
 
 static void write_line(pr__json *json, const bench_line *line)
 {
     pr__json_object_begin(json);
-    pr__json_key(json, "name");
-    pr__json_text(json, line->name);
-    pr__json_key(json, "unit");
-    pr__json_text(json, line->unit);
-    pr__json_key(json, "baseline_name");
-    pr__json_text(json, line->baseline_name);
-    pr__json_key(json, "ours");
-    pr__json_double(json, line->ours);
-    pr__json_key(json, "baseline");
-    pr__json_double(json, line->baseline);
-    pr__json_key(json, "ratio");
-    pr__json_double(json, line->ratio);
-    pr__json_key(json, "ratio_low");
-    pr__json_double(json, line->ratio_low);
-    pr__json_key(json, "ratio_high");
-    pr__json_double(json, line->ratio_high);
-    pr__json_key(json, "goal");
-    pr__json_double(json, line->goal);
-    pr__json_key(json, "goal_kind");
-    pr__json_text(json, goal_words[line->goal_kind]);
-    pr__json_key(json, "met");
-    pr__json_bool(json, bench_line_met(line));
-    pr__json_key(json, "rounds");
-    pr__json_int(json, line->rounds);
+    pr__json_member_text(json, "name", line->name);
+    pr__json_member_text(json, "unit", line->unit);
+    pr__json_member_text(json, "baseline_name", line->baseline_name);
+    pr__json_member_double(json, "ours", line->ours);
+    pr__json_member_double(json, "baseline", line->baseline);
+    pr__json_member_double(json, "ratio", line->ratio);
+    pr__json_member_double(json, "ratio_low", line->ratio_low);
+    pr__json_member_double(json, "ratio_high", line->ratio_high);
+    pr__json_member_double(json, "goal", line->goal);
+    pr__json_member_text(json, "goal_kind", goal_words[line->goal_kind]);
+    pr__json_member_bool(json, "met", bench_line_met(line));
+    pr__json_member_int(json, "rounds", line->rounds);
     pr__json_object_end(json);
 }
 

@@ -137,6 +137,36 @@ void pr__json_key(pr__json *json, const char *key)
     json->after_key = true;
 }
 
+void pr__json_member_text(pr__json *json, const char *key, const char *text)
+{
+    pr__json_key(json, key);
+    pr__json_text(json, text);
+}
+
+void pr__json_member_int(pr__json *json, const char *key, int64_t value)
+{
+    pr__json_key(json, key);
+    pr__json_int(json, value);
+}
+
+void pr__json_member_uint(pr__json *json, const char *key, uint64_t value)
+{
+    pr__json_key(json, key);
+    pr__json_uint(json, value);
+}
+
+void pr__json_member_double(pr__json *json, const char *key, double value)
+{
+    pr__json_key(json, key);
+    pr__json_double(json, value);
+}
+
+void pr__json_member_bool(pr__json *json, const char *key, bool value)
+{
+    pr__json_key(json, key);
+    pr__json_bool(json, value);
+}
+
 void pr__json_text(pr__json *json, const char *text)
 {
     if (!text) {

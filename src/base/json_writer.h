@@ -38,4 +38,11 @@ void pr__json_base64(pr__json *json, const void *data, size_t size);
 void pr__json_instant(pr__json *json, int64_t instant_us);       /* RFC 3339 text */
 void pr__json_raw(pr__json *json, const char *raw, size_t size); /* one whole JSON value */
 
+/* A key and its value. */
+void pr__json_member_text(pr__json *json, const char *key, const char *text); /* NULL: null */
+void pr__json_member_int(pr__json *json, const char *key, int64_t value);
+void pr__json_member_uint(pr__json *json, const char *key, uint64_t value);
+void pr__json_member_double(pr__json *json, const char *key, double value);
+void pr__json_member_bool(pr__json *json, const char *key, bool value);
+
 #endif

@@ -131,14 +131,10 @@ static void list_json(pr__cli *cli, const loaded *all)
     pr__json_array_begin(&json);
     for (size_t i = 0; i < all->count; i++) {
         pr__json_object_begin(&json);
-        pr__json_key(&json, "type");
-        pr__json_text(&json, all->items[i]->type);
-        pr__json_key(&json, "version");
-        pr__json_uint(&json, version_of(all->items[i]));
-        pr__json_key(&json, "kind");
-        pr__json_text(&json, kind_text(all->items[i]));
-        pr__json_key(&json, "content_type");
-        pr__json_text(&json, pr_contract_content_type(all->items[i]));
+        pr__json_member_text(&json, "type", all->items[i]->type);
+        pr__json_member_uint(&json, "version", version_of(all->items[i]));
+        pr__json_member_text(&json, "kind", kind_text(all->items[i]));
+        pr__json_member_text(&json, "content_type", pr_contract_content_type(all->items[i]));
         pr__json_object_end(&json);
     }
     pr__json_array_end(&json);
@@ -212,8 +208,7 @@ static void print_repeated(pr__json *json, const pr_contract *contract, const ch
         const char *text = json_string_value(json_object_get(value, field->name));
         if (!text || !(field->flags & (PR_FIELD_MESSAGE_ID | PR_FIELD_OCCURRED_AT)))
             continue;
-        pr__json_key(json, field->flags & PR_FIELD_MESSAGE_ID ? "id" : "occurred_at");
-        pr__json_text(json, text);
+        pr__json_member_text(json, field->flags & PR_FIELD_MESSAGE_ID ? "id" : "occurred_at", text);
     }
     json_decref(value);
 }
@@ -227,10 +222,8 @@ static pr_status print_example(pr__cli *cli, const pr_contract *contract, pr_err
     TRY(pr_contract_example(contract, &body, err));
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "type");
-    pr__json_text(&json, contract->type);
-    pr__json_key(&json, "version");
-    pr__json_uint(&json, version_of(contract));
+    pr__json_member_text(&json, "type", contract->type);
+    pr__json_member_uint(&json, "version", version_of(contract));
     print_repeated(&json, contract, body);
     pr__json_key(&json, "body");
     pr__json_raw(&json, body, strlen(body));

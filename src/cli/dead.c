@@ -150,10 +150,8 @@ static void print_redriven(pr__cli *cli, uint64_t count, bool dry_run)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "count");
-    pr__json_uint(&json, count);
-    pr__json_key(&json, "dry_run");
-    pr__json_bool(&json, dry_run);
+    pr__json_member_uint(&json, "count", count);
+    pr__json_member_bool(&json, "dry_run", dry_run);
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

@@ -52,16 +52,11 @@ static const char *level_text(pr_finding_level level)
 static void print_json(pr__json *json, const pr_finding *finding)
 {
     pr__json_object_begin(json);
-    pr__json_key(json, "level");
-    pr__json_text(json, level_text(finding->level));
-    pr__json_key(json, "subject");
-    pr__json_text(json, finding->subject);
-    pr__json_key(json, "text");
-    pr__json_text(json, finding->text);
-    if (finding->remedy) {
-        pr__json_key(json, "remedy");
-        pr__json_text(json, finding->remedy);
-    }
+    pr__json_member_text(json, "level", level_text(finding->level));
+    pr__json_member_text(json, "subject", finding->subject);
+    pr__json_member_text(json, "text", finding->text);
+    if (finding->remedy)
+        pr__json_member_text(json, "remedy", finding->remedy);
     pr__json_object_end(json);
 }
 
@@ -139,8 +134,7 @@ static pr__exit run(pr__cli *cli, const void *v)
     if (examine(values, &of, &err) != PR_OK)
         return pr__report_error(cli, &err);
     pr__json_array_end(&json);
-    pr__json_key(&json, "ok");
-    pr__json_bool(&json, of.faults == 0);
+    pr__json_member_bool(&json, "ok", of.faults == 0);
     pr__json_object_end(&json);
     if (cli->json)
         pr__print_buffer(cli, &out);

@@ -40,8 +40,7 @@ void pr__page_end(pr__cli *cli, pr__json *json, pr__table *table, const char *wh
 {
     if (cli->json) {
         pr__json_array_end(json);
-        pr__json_key(json, "next");
-        pr__json_text(json, next[0] ? next : NULL);
+        pr__json_member_text(json, "next", next[0] ? next : NULL);
         pr__json_object_end(json);
         pr__print_buffer(cli, json->buffer);
         return;

@@ -111,12 +111,9 @@ static void report(pr__cli *cli, const migrate_values *values, const pr_migrate_
         pr__json json;
         pr__json_init(&json, &out);
         pr__json_object_begin(&json);
-        pr__json_key(&json, "store");
-        pr__json_text(&json, name);
-        pr__json_key(&json, "version_before");
-        pr__json_uint(&json, done->version_before);
-        pr__json_key(&json, "version_after");
-        pr__json_uint(&json, done->version_after);
+        pr__json_member_text(&json, "store", name);
+        pr__json_member_uint(&json, "version_before", done->version_before);
+        pr__json_member_uint(&json, "version_after", done->version_after);
         pr__json_object_end(&json);
         pr__print_buffer(cli, &out);
     } else if (done->version_before == done->version_after) {

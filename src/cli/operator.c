@@ -46,10 +46,8 @@ void pr__operator_done(pr__cli *cli, const char *verb, const char *id)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "message_id");
-    pr__json_text(&json, id);
-    pr__json_key(&json, "done");
-    pr__json_text(&json, verb);
+    pr__json_member_text(&json, "message_id", id);
+    pr__json_member_text(&json, "done", verb);
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

@@ -95,12 +95,6 @@ void pr__print_instant(pr__cli *cli, const char *name, int64_t instant_us)
     pr__print(cli, "%-16s %s", name, text);
 }
 
-void pr__json_count(pr__json *json, const char *key, uint64_t count)
-{
-    pr__json_key(json, key);
-    pr__json_uint(json, count);
-}
-
 pr__exit pr__exit_of(pr_status status)
 {
     switch (status) {
@@ -140,14 +134,10 @@ static pr__exit report_text(const pr__cli *cli, pr__exit code, const char *statu
         pr__json_object_begin(&json);
         pr__json_key(&json, "error");
         pr__json_object_begin(&json);
-        pr__json_key(&json, "command");
-        pr__json_text(&json, command);
-        pr__json_key(&json, "status");
-        pr__json_text(&json, status);
-        pr__json_key(&json, "message");
-        pr__json_text(&json, line);
-        pr__json_key(&json, "exit");
-        pr__json_int(&json, (int64_t)code);
+        pr__json_member_text(&json, "command", command);
+        pr__json_member_text(&json, "status", status);
+        pr__json_member_text(&json, "message", line);
+        pr__json_member_int(&json, "exit", (int64_t)code);
         pr__json_object_end(&json);
         pr__json_object_end(&json);
     } else {

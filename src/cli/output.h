@@ -28,8 +28,6 @@ bool pr__output_failed(const pr__cli *cli);
 /* "name   value", the text made safe for a terminal; nothing when it is empty or 0. */
 void pr__print_field(pr__cli *cli, const char *name, const char *text);
 void pr__print_instant(pr__cli *cli, const char *name, int64_t instant_us);
-/* A member of an object in JSON. */
-void pr__json_count(pr__json *json, const char *key, uint64_t count);
 
 /* One line on standard error, "postroom CMD: …"; with --json an object. Both return the code. */
 pr__exit pr__report(const pr__cli *cli, pr__exit code, const char *status, const char *format, ...)

@@ -380,16 +380,16 @@ static void print_summary(pr__cli *cli, const pr_endpoint_snapshot *seen)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_count(&json, "received", seen->received);
-    pr__json_count(&json, "handled", seen->handled);
-    pr__json_count(&json, "failed", seen->failed);
-    pr__json_count(&json, "dead", seen->dead);
-    pr__json_count(&json, "deferred", seen->deferred);
-    pr__json_count(&json, "held", seen->held);
-    pr__json_count(&json, "duplicate", seen->duplicate);
-    pr__json_count(&json, "conflict", seen->conflict);
-    pr__json_count(&json, "requeued", seen->requeued);
-    pr__json_count(&json, "fenced", seen->fenced);
+    pr__json_member_uint(&json, "received", seen->received);
+    pr__json_member_uint(&json, "handled", seen->handled);
+    pr__json_member_uint(&json, "failed", seen->failed);
+    pr__json_member_uint(&json, "dead", seen->dead);
+    pr__json_member_uint(&json, "deferred", seen->deferred);
+    pr__json_member_uint(&json, "held", seen->held);
+    pr__json_member_uint(&json, "duplicate", seen->duplicate);
+    pr__json_member_uint(&json, "conflict", seen->conflict);
+    pr__json_member_uint(&json, "requeued", seen->requeued);
+    pr__json_member_uint(&json, "fenced", seen->fenced);
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

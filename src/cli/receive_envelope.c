@@ -188,10 +188,8 @@ char **pr__receive_environment(const pr__receiver *receiver, const pr_scope *sco
 
 static void text(pr__json *json, const char *name, const char *value)
 {
-    if (!value || value[0] == '\0')
-        return;
-    pr__json_key(json, name);
-    pr__json_text(json, value);
+    if (!pr__text_empty(value))
+        pr__json_member_text(json, name, value);
 }
 
 static bool is_json(const pr_message *message)
@@ -241,10 +239,8 @@ void pr__receive_render(const pr__receiver *receiver, const pr_scope *scope, pr_
     pr__json_object_begin(&json);
     text(&json, "id", message->id);
     text(&json, "type", message->type);
-    pr__json_key(&json, "version");
-    pr__json_uint(&json, message->type_version);
-    pr__json_key(&json, "attempt");
-    pr__json_uint(&json, (uint64_t)pr_scope_attempts(scope) + 1);
+    pr__json_member_uint(&json, "version", message->type_version);
+    pr__json_member_uint(&json, "attempt", (uint64_t)pr_scope_attempts(scope) + 1);
     text(&json, "endpoint", receiver->endpoint);
     text(&json, "content_type", message->content_type);
     text(&json, "destination", message->destination);

@@ -137,24 +137,15 @@ static void observe(void *user, const pr_observation *seen)
         pr__json json;
         pr__json_init(&json, &line);
         pr__json_object_begin(&json);
-        pr__json_key(&json, "at");
-        pr__json_text(&json, when);
-        pr__json_key(&json, "event");
-        pr__json_text(&json, pr_observation_name(seen->kind));
-        pr__json_key(&json, "count");
-        pr__json_uint(&json, seen->count);
-        pr__json_key(&json, "message_id");
-        pr__json_text(&json, seen->message_id);
-        pr__json_key(&json, "type");
-        pr__json_text(&json, seen->type);
-        pr__json_key(&json, "destination");
-        pr__json_text(&json, seen->destination);
-        pr__json_key(&json, "subject");
-        pr__json_text(&json, seen->subject);
-        pr__json_key(&json, "status");
-        pr__json_text(&json, pr_status_text(seen->status));
-        pr__json_key(&json, "text");
-        pr__json_text(&json, seen->text ? text : NULL);
+        pr__json_member_text(&json, "at", when);
+        pr__json_member_text(&json, "event", pr_observation_name(seen->kind));
+        pr__json_member_uint(&json, "count", seen->count);
+        pr__json_member_text(&json, "message_id", seen->message_id);
+        pr__json_member_text(&json, "type", seen->type);
+        pr__json_member_text(&json, "destination", seen->destination);
+        pr__json_member_text(&json, "subject", seen->subject);
+        pr__json_member_text(&json, "status", pr_status_text(seen->status));
+        pr__json_member_text(&json, "text", seen->text ? text : NULL);
         pr__json_object_end(&json);
     } else {
         pr__buffer_printf(&line, "%s %s %llu", when, pr_observation_name(seen->kind),
@@ -258,15 +249,15 @@ static void print_summary(pr__cli *cli, const pr_relay_snapshot *seen)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_count(&json, "claimed", seen->claimed);
-    pr__json_count(&json, "published", seen->published);
-    pr__json_count(&json, "failed", seen->failed);
-    pr__json_count(&json, "deferred", seen->deferred);
-    pr__json_count(&json, "dead", seen->dead);
-    pr__json_count(&json, "held", seen->held);
-    pr__json_count(&json, "lost", seen->lost);
-    pr__json_count(&json, "expired", seen->expired);
-    pr__json_count(&json, "fenced", seen->fenced);
+    pr__json_member_uint(&json, "claimed", seen->claimed);
+    pr__json_member_uint(&json, "published", seen->published);
+    pr__json_member_uint(&json, "failed", seen->failed);
+    pr__json_member_uint(&json, "deferred", seen->deferred);
+    pr__json_member_uint(&json, "dead", seen->dead);
+    pr__json_member_uint(&json, "held", seen->held);
+    pr__json_member_uint(&json, "lost", seen->lost);
+    pr__json_member_uint(&json, "expired", seen->expired);
+    pr__json_member_uint(&json, "fenced", seen->fenced);
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

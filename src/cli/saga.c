@@ -248,12 +248,9 @@ static void print_released(pr__cli *cli, const char *type, const char *key)
     }
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "saga_type");
-    pr__json_text(&json, type);
-    pr__json_key(&json, "key");
-    pr__json_text(&json, key);
-    pr__json_key(&json, "done");
-    pr__json_text(&json, "released");
+    pr__json_member_text(&json, "saga_type", type);
+    pr__json_member_text(&json, "key", key);
+    pr__json_member_text(&json, "done", "released");
     pr__json_object_end(&json);
     pr__print_buffer(cli, &out);
 }

@@ -217,12 +217,9 @@ static void print_summary(const sender *to, int64_t elapsed_us)
     pr__json json;
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "committed");
-    pr__json_uint(&json, to->committed);
-    pr__json_key(&json, "seconds");
-    pr__json_double(&json, seconds);
-    pr__json_key(&json, "per_second");
-    pr__json_double(&json, rate);
+    pr__json_member_uint(&json, "committed", to->committed);
+    pr__json_member_double(&json, "seconds", seconds);
+    pr__json_member_double(&json, "per_second", rate);
     pr__json_object_end(&json);
     pr__print_buffer(to->cli, &out);
 }

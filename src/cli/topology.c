@@ -81,10 +81,8 @@ static pr__exit made_or_checked(pr__cli *cli, const topology_values *values, boo
         pr__json json;
         pr__json_init(&json, &out);
         pr__json_object_begin(&json);
-        pr__json_key(&json, "endpoint");
-        pr__json_text(&json, opt.endpoint);
-        pr__json_key(&json, check_only ? "equal" : "declared");
-        pr__json_bool(&json, true);
+        pr__json_member_text(&json, "endpoint", opt.endpoint);
+        pr__json_member_bool(&json, check_only ? "equal" : "declared", true);
         pr__json_object_end(&json);
         pr__print_buffer(cli, &out);
     } else {
@@ -123,10 +121,8 @@ typedef struct showing {
 
 static void member(pr__json *json, const char *key, const char *value)
 {
-    if (!value)
-        return;
-    pr__json_key(json, key);
-    pr__json_text(json, value);
+    if (value)
+        pr__json_member_text(json, key, value);
 }
 
 /* How many stand in a queue now; a queue that is not there is told as such. */

@@ -42,18 +42,6 @@ typedef struct schema {
     pr_error *err;
 } schema;
 
-static void put(schema *s, const char *key, const char *text)
-{
-    pr__json_key(&s->json, key);
-    pr__json_text(&s->json, text);
-}
-
-static void put_size(schema *s, const char *key, uint64_t value)
-{
-    pr__json_key(&s->json, key);
-    pr__json_uint(&s->json, value);
-}
-
 /* ---- definitions ---- */
 
 static bool name_taken(const schema *s, const char *name)
@@ -103,11 +91,11 @@ static pr_status find_definition(schema *s, const pr_field *field, const char **
 
 static void describe_text(schema *s, const char *format, const char *pattern)
 {
-    put(s, "type", "string");
+    pr__json_member_text(&s->json, "type", "string");
     if (format)
-        put(s, "format", format);
+        pr__json_member_text(&s->json, "format", format);
     if (pattern)
-        put(s, "pattern", pattern);
+        pr__json_member_text(&s->json, "pattern", pattern);
 }
 
 static void describe_enum(schema *s, const pr_field *field)
@@ -121,11 +109,9 @@ static void describe_enum(schema *s, const pr_field *field)
 
 static void describe_integer(schema *s)
 {
-    put(s, "type", "integer");
-    pr__json_key(&s->json, "minimum");
-    pr__json_int(&s->json, INT64_MIN);
-    pr__json_key(&s->json, "maximum");
-    pr__json_int(&s->json, INT64_MAX);
+    pr__json_member_text(&s->json, "type", "integer");
+    pr__json_member_int(&s->json, "minimum", INT64_MIN);
+    pr__json_member_int(&s->json, "maximum", INT64_MAX);
 }
 
 static pr_status describe_table(schema *s, const pr_field *field)
@@ -134,7 +120,7 @@ static pr_status describe_table(schema *s, const pr_field *field)
     char reference[NAME_SIZE + 16];
     TRY(find_definition(s, field, &name));
     pr__format(reference, sizeof(reference), "#/$defs/%s", name);
-    put(s, "$ref", reference);
+    pr__json_member_text(&s->json, "$ref", reference);
     return PR_OK;
 }
 
@@ -146,22 +132,23 @@ static pr_status describe(schema *s, const pr_field *field, pr_field_kind kind)
     case PR_FIELD_TEXT:
         describe_text(s, NULL, NULL);
         if (size_max > 0)
-            put_size(s, "maxLength", size_max); /* of characters: never fewer than bytes */
+            /* of characters: never fewer than bytes */
+            pr__json_member_uint(&s->json, "maxLength", size_max);
         return PR_OK;
     case PR_FIELD_BYTES:
         describe_text(s, NULL, PATTERN_BYTES);
-        put(s, "contentEncoding", "base64");
+        pr__json_member_text(&s->json, "contentEncoding", "base64");
         if (size_max > 0)
-            put_size(s, "maxLength", (size_max + 2) / 3 * 4);
+            pr__json_member_uint(&s->json, "maxLength", (size_max + 2) / 3 * 4);
         return PR_OK;
     case PR_FIELD_INT64:
         describe_integer(s);
         return PR_OK;
     case PR_FIELD_DOUBLE:
-        put(s, "type", "number");
+        pr__json_member_text(&s->json, "type", "number");
         return PR_OK;
     case PR_FIELD_BOOL:
-        put(s, "type", "boolean");
+        pr__json_member_text(&s->json, "type", "boolean");
         return PR_OK;
     case PR_FIELD_UUID:
         describe_text(s, "uuid", PATTERN_UUID);
@@ -172,13 +159,13 @@ static pr_status describe(schema *s, const pr_field *field, pr_field_kind kind)
     case PR_FIELD_NESTED:
         return describe_table(s, field);
     case PR_FIELD_LIST:
-        put(s, "type", "array");
+        pr__json_member_text(&s->json, "type", "array");
         pr__json_key(&s->json, "items");
         pr__json_object_begin(&s->json);
         TRY(describe(s, field, field->element_kind));
         pr__json_object_end(&s->json);
         if (size_max > 0)
-            put_size(s, "maxItems", size_max);
+            pr__json_member_uint(&s->json, "maxItems", size_max);
         return PR_OK;
     case PR_FIELD_ENUM:
         describe_enum(s, field);
@@ -203,12 +190,12 @@ static pr_status describe_field(schema *s, const pr_field *field)
     if (optional) {
         pr__json_object_end(&s->json);
         pr__json_object_begin(&s->json);
-        put(s, "type", "null");
+        pr__json_member_text(&s->json, "type", "null");
         pr__json_object_end(&s->json);
         pr__json_array_end(&s->json);
     }
     if (field->description)
-        put(s, "description", field->description);
+        pr__json_member_text(&s->json, "description", field->description);
     if (field->default_value) {
         pr__json_key(&s->json, "default");
         TRY(pr__contract_json_value(&s->json, field, field->default_value, s->err));
@@ -239,7 +226,7 @@ static void describe_required(schema *s, const pr_field *fields)
 static pr_status describe_fields(schema *s, const pr_field *fields)
 {
     bool others = false;
-    put(s, "type", "object");
+    pr__json_member_text(&s->json, "type", "object");
     pr__json_key(&s->json, "properties");
     pr__json_object_begin(&s->json);
     for (const pr_field *field = fields; field->name; field++) {
@@ -249,10 +236,8 @@ static pr_status describe_fields(schema *s, const pr_field *fields)
     }
     pr__json_object_end(&s->json);
     describe_required(s, fields);
-    if ((s->contract->flags & PR_CONTRACT_REFUSE_UNKNOWN) && !others) {
-        pr__json_key(&s->json, "additionalProperties");
-        pr__json_bool(&s->json, false);
-    }
+    if ((s->contract->flags & PR_CONTRACT_REFUSE_UNKNOWN) && !others)
+        pr__json_member_bool(&s->json, "additionalProperties", false);
     return PR_OK;
 }
 
@@ -280,9 +265,9 @@ static pr_status describe_contract(schema *s)
     pr__format(text, sizeof(text), "%s, version %u", pr__contract_kind_text(contract->kind),
                (unsigned)pr__type_version(contract->type_version));
     pr__json_object_begin(&s->json);
-    put(s, "$schema", DRAFT);
-    put(s, "title", contract->type);
-    put(s, "description", text);
+    pr__json_member_text(&s->json, "$schema", DRAFT);
+    pr__json_member_text(&s->json, "title", contract->type);
+    pr__json_member_text(&s->json, "description", text);
     TRY(describe_fields(s, contract->fields));
     TRY(describe_definitions(s));
     pr__json_object_end(&s->json);

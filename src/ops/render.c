@@ -16,14 +16,7 @@
 
 static void text(pr__json *json, const char *name, const char *value)
 {
-    pr__json_key(json, name);
-    pr__json_text(json, value && *value ? value : NULL);
-}
-
-static void count(pr__json *json, const char *name, uint64_t value)
-{
-    pr__json_key(json, name);
-    pr__json_uint(json, value);
+    pr__json_member_text(json, name, value && *value ? value : NULL);
 }
 
 static void instant(pr__json *json, const char *name, int64_t instant_us)
@@ -63,7 +56,7 @@ static void render_body(pr__json *json, const pr_message *message)
 static void render_message(pr__json *json, const pr_message *message)
 {
     text(json, "type", message->type);
-    count(json, "type_version", message->type_version);
+    pr__json_member_uint(json, "type_version", message->type_version);
     text(json, "content_type", message->content_type);
     text(json, "destination", message->destination);
     text(json, "source", message->source);
@@ -88,14 +81,14 @@ void pr__render_record(pr__json *json, const pr_record *record, bool with_body)
     if (record->box == PR_BOX_INBOX) {
         text(json, "consumer", record->consumer);
     } else {
-        count(json, "reader", (uint64_t)record->reader);
-        count(json, "log_id", (uint64_t)record->log_id);
-        count(json, "lane", record->lane);
+        pr__json_member_uint(json, "reader", (uint64_t)record->reader);
+        pr__json_member_uint(json, "log_id", (uint64_t)record->log_id);
+        pr__json_member_uint(json, "lane", record->lane);
     }
     render_message(json, &record->message);
-    count(json, "body_size_bytes", record->body_size_bytes);
-    count(json, "attempts", record->attempts);
-    count(json, "takeovers", record->takeovers);
+    pr__json_member_uint(json, "body_size_bytes", record->body_size_bytes);
+    pr__json_member_uint(json, "attempts", record->attempts);
+    pr__json_member_uint(json, "takeovers", record->takeovers);
     instant(json, "next_attempt_at", record->next_attempt_at_us);
     instant(json, "locked_until", record->locked_until_us);
     text(json, "lock_token", record->lock_token);
@@ -103,8 +96,7 @@ void pr__render_record(pr__json *json, const pr_record *record, bool with_body)
     text(json, "last_error", record->last_error);
     instant(json, "first_failed_at", record->first_failed_at_us);
     instant(json, "settled_at", record->settled_at_us);
-    pr__json_key(json, "operator_hold");
-    pr__json_bool(json, record->operator_hold);
+    pr__json_member_bool(json, "operator_hold", record->operator_hold);
     text(json, "unreadable", record->unreadable);
     if (with_body)
         render_body(json, &record->message);
@@ -118,7 +110,8 @@ static void render_counts(pr__json *json, const char *name, const uint64_t count
     pr__json_key(json, name);
     pr__json_object_begin(json);
     for (int i = PR_STATE_PENDING; i < PR_STATE_COUNT; i++)
-        count(json, i == PR_STATE_PUBLISHED ? done : pr__state_text((pr_state)i), counts[i]);
+        pr__json_member_uint(json, i == PR_STATE_PUBLISHED ? done : pr__state_text((pr_state)i),
+                             counts[i]);
     pr__json_object_end(json);
 }
 
@@ -126,16 +119,14 @@ void pr__render_status(pr__json *json, const pr_status_report *report)
 {
     pr__json_object_begin(json);
     text(json, "store", report->store);
-    count(json, "schema_version", report->schema_version);
-    count(json, "lanes", report->lanes);
-    count(json, "relays_seen", report->relays_seen);
+    pr__json_member_uint(json, "schema_version", report->schema_version);
+    pr__json_member_uint(json, "lanes", report->lanes);
+    pr__json_member_uint(json, "relays_seen", report->relays_seen);
     render_counts(json, "outbox", report->outbox, "published");
     render_counts(json, "inbox", report->inbox, "handled");
-    count(json, "inbox_marks", report->inbox_marks);
-    pr__json_key(json, "oldest_pending_age_ms");
-    pr__json_int(json, report->oldest_pending_age_ms);
-    pr__json_key(json, "journal_rows");
-    pr__json_int(json, report->journal_rows);
+    pr__json_member_uint(json, "inbox_marks", report->inbox_marks);
+    pr__json_member_int(json, "oldest_pending_age_ms", report->oldest_pending_age_ms);
+    pr__json_member_int(json, "journal_rows", report->journal_rows);
     pr__json_object_end(json);
 }
 
@@ -150,10 +141,9 @@ void pr__render_explanation(pr__json *json, const char *message_id,
     text(json, "summary", explanation->summary);
     text(json, "blocker_id", explanation->blocker_id);
     text(json, "owner", explanation->owner);
-    pr__json_key(json, "lease_left_ms");
-    pr__json_int(json, explanation->lease_left_ms);
+    pr__json_member_int(json, "lease_left_ms", explanation->lease_left_ms);
     instant(json, "next_attempt_at", explanation->next_attempt_at_us);
-    count(json, "attempts", explanation->attempts);
+    pr__json_member_uint(json, "attempts", explanation->attempts);
     pr__json_object_end(json);
 }
 
@@ -204,9 +194,9 @@ void pr__render_saga(pr__json *json, const pr_saga_record *record, bool with_sta
     text(json, "tenant", record->tenant);
     text(json, "instance_id", record->instance_id);
     text(json, "phase", record->completed_at_us ? "completed" : "running");
-    count(json, "version", (uint64_t)record->version);
-    count(json, "state_version", record->state_version);
-    count(json, "state_size_bytes", record->state_size_bytes);
+    pr__json_member_uint(json, "version", (uint64_t)record->version);
+    pr__json_member_uint(json, "state_version", record->state_version);
+    pr__json_member_uint(json, "state_size_bytes", record->state_size_bytes);
     render_timeouts(json, record->timeouts);
     pr__json_key(json, "last_messages");
     pr__json_raw(json, record->last_messages, strlen(record->last_messages));

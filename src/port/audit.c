@@ -9,10 +9,8 @@
 
 static void write_text(pr__json *json, const char *name, const char *value)
 {
-    if (!value)
-        return;
-    pr__json_key(json, name);
-    pr__json_text(json, value);
+    if (value)
+        pr__json_member_text(json, name, value);
 }
 
 void pr__audit_subject_write(const pr__audit_subject *subject, pr__buffer *buffer)
@@ -28,13 +26,10 @@ void pr__audit_subject_write(const pr__audit_subject *subject, pr__buffer *buffe
     write_text(&json, "saga_type", subject->saga_type);
     write_text(&json, "key", subject->key);
     write_text(&json, "tenant", subject->tenant);
-    if (subject->log_id) {
-        pr__json_key(&json, "log_id");
-        pr__json_int(&json, subject->log_id);
-    }
+    if (subject->log_id)
+        pr__json_member_int(&json, "log_id", subject->log_id);
     if (subject->forced) {
-        pr__json_key(&json, "forced");
-        pr__json_bool(&json, true);
+        pr__json_member_bool(&json, "forced", true);
     }
     pr__json_object_end(&json);
 }

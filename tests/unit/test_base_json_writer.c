@@ -78,6 +78,26 @@ static void test_everything_in_one_document(void **state)
                         "\"1970-01-01T00:00:00.000001Z\",{\"r\":1}]}");
 }
 
+static void test_members(void **state)
+{
+    (void)state;
+    AUTO_BUFFER buffer = PR_BUFFER_INIT;
+    pr__json json;
+    pr__json_init(&json, &buffer);
+    pr__json_object_begin(&json);
+    pr__json_member_text(&json, "text", "a");
+    pr__json_member_text(&json, "none", NULL);
+    pr__json_member_int(&json, "int", -1);
+    pr__json_member_uint(&json, "uint", UINT64_MAX);
+    pr__json_member_double(&json, "double", 0.5);
+    pr__json_member_bool(&json, "bool", true);
+    pr__json_object_end(&json);
+    assert_false(json.failed);
+    assert_string_equal(pr__buffer_text(&buffer),
+                        "{\"text\":\"a\",\"none\":null,\"int\":-1,"
+                        "\"uint\":18446744073709551615,\"double\":0.5,\"bool\":true}");
+}
+
 static void test_strings(void **state)
 {
     (void)state;
@@ -188,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_misuse_is_a_failure),
         cmocka_unit_test(test_everything_in_one_document),
+        cmocka_unit_test(test_members),
         cmocka_unit_test(test_strings),
         cmocka_unit_test(test_doubles_in_any_locale),
         cmocka_unit_test(test_random_doubles_read_back),

@@ -392,12 +392,9 @@ static void tell_next(demo *of)
 
 static void check_json(pr__json *json, const pr__check *check)
 {
-    pr__json_key(json, "ok");
-    pr__json_bool(json, check->ok);
-    for (size_t i = 0; pr__check_key(i); i++) {
-        pr__json_key(json, pr__check_key(i));
-        pr__json_int(json, check->values[i]);
-    }
+    pr__json_member_bool(json, "ok", check->ok);
+    for (size_t i = 0; pr__check_key(i); i++)
+        pr__json_member_int(json, pr__check_key(i), check->values[i]);
 }
 
 static void print_json(const demo *of, const pr__check *check)
@@ -406,13 +403,10 @@ static void print_json(const demo *of, const pr__check *check)
     pr__json json;
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "folder");
-    pr__json_text(&json, of->folder);
+    pr__json_member_text(&json, "folder", of->folder);
     if (of->elapsed_us > 0) {
-        pr__json_key(&json, "seconds");
-        pr__json_double(&json, (double)of->elapsed_us / 1e6);
-        pr__json_key(&json, "relay_kills");
-        pr__json_uint(&json, of->relay.kills);
+        pr__json_member_double(&json, "seconds", (double)of->elapsed_us / 1e6);
+        pr__json_member_uint(&json, "relay_kills", of->relay.kills);
     }
     check_json(&json, check);
     pr__json_object_end(&json);

@@ -186,20 +186,14 @@ static void print_json(const show *s, const pr__saga_check *check, int64_t elaps
     pr__json json;
     pr__json_init(&json, &out);
     pr__json_object_begin(&json);
-    pr__json_key(&json, "store");
-    pr__json_text(&json, s->of->store);
+    pr__json_member_text(&json, "store", s->of->store);
     if (elapsed_us > 0) {
-        pr__json_key(&json, "seconds");
-        pr__json_double(&json, (double)elapsed_us / 1e6);
-        pr__json_key(&json, "worker_kills");
-        pr__json_uint(&json, s->kills);
+        pr__json_member_double(&json, "seconds", (double)elapsed_us / 1e6);
+        pr__json_member_uint(&json, "worker_kills", s->kills);
     }
-    pr__json_key(&json, "ok");
-    pr__json_bool(&json, check->ok);
-    for (size_t i = 0; pr__saga_check_key(i); i++) {
-        pr__json_key(&json, pr__saga_check_key(i));
-        pr__json_int(&json, check->values[i]);
-    }
+    pr__json_member_bool(&json, "ok", check->ok);
+    for (size_t i = 0; pr__saga_check_key(i); i++)
+        pr__json_member_int(&json, pr__saga_check_key(i), check->values[i]);
     pr__json_object_end(&json);
     pr__print_buffer(s->of->cli, &out);
 }

@@ -205,8 +205,7 @@ static void write_suspects(pr__json *json, const pr__journal *journal)
             continue;
         char key[24];
         pr__format(key, sizeof key, "%lld", (long long)suspect->id);
-        pr__json_key(json, key);
-        pr__json_uint(json, suspect->count);
+        pr__json_member_uint(json, key, suspect->count);
     }
     pr__json_object_end(json);
 }

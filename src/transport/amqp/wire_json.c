@@ -21,16 +21,14 @@ static bool write_field(pr__json *json, const amqp_field_value_t *value, unsigne
 static void write_kind_text(pr__json *json, const char *kind, const char *text)
 {
     pr__json_object_begin(json);
-    pr__json_key(json, kind);
-    pr__json_text(json, text);
+    pr__json_member_text(json, kind, text);
     pr__json_object_end(json);
 }
 
 static bool write_int(pr__json *json, int64_t value)
 {
     pr__json_object_begin(json);
-    pr__json_key(json, "int");
-    pr__json_int(json, value);
+    pr__json_member_int(json, "int", value);
     pr__json_object_end(json);
     return true;
 }
@@ -56,8 +54,7 @@ static bool write_double(pr__json *json, double value)
         return true;
     }
     pr__json_object_begin(json);
-    pr__json_key(json, "double");
-    pr__json_double(json, value);
+    pr__json_member_double(json, "double", value);
     pr__json_object_end(json);
     return true;
 }
@@ -132,8 +129,7 @@ static bool write_field(pr__json *json, const amqp_field_value_t *value, unsigne
         return write_bytes(json, value->value.bytes, false);
     case AMQP_FIELD_KIND_BOOLEAN:
         pr__json_object_begin(json);
-        pr__json_key(json, "bool");
-        pr__json_bool(json, value->value.boolean != 0);
+        pr__json_member_bool(json, "bool", value->value.boolean != 0);
         pr__json_object_end(json);
         return true;
     case AMQP_FIELD_KIND_I8:
@@ -154,8 +150,7 @@ static bool write_field(pr__json *json, const amqp_field_value_t *value, unsigne
         if (value->value.u64 <= INT64_MAX)
             return write_int(json, (int64_t)value->value.u64);
         pr__json_object_begin(json);
-        pr__json_key(json, "uint");
-        pr__json_uint(json, value->value.u64);
+        pr__json_member_uint(json, "uint", value->value.u64);
         pr__json_object_end(json);
         return true;
     case AMQP_FIELD_KIND_F32:
