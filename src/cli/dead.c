@@ -1,6 +1,5 @@
 /*
- * `postroom dead list | show | redrive | discard`: what was given up, and what an operator
- * does with it.
+ * `postroom dead list | redrive | discard`: what was given up, and what an operator does with it.
  */
 #include <stdio.h>
 
@@ -13,7 +12,6 @@
 #include "cli/operator.h"
 #include "cli/output.h"
 #include "cli/record.h"
-#include "cli/show.h"
 #include "cli/wiring.h"
 
 /* ---- list ---- */
@@ -76,33 +74,6 @@ const pr__command pr__command_dead_list = {
     .values_size = sizeof(list_values),
     .uses_store = true,
     .run = list_run,
-};
-
-/* ---- show ---- */
-
-typedef struct show_values {
-    pr__common common;
-} show_values;
-
-static const pr__option show_options[] = {{NULL, 0, NULL, NULL, 0, 0, 0, NULL}};
-
-static pr__exit show_run(pr__cli *cli, const void *v)
-{
-    const show_values *values = v;
-    pr__show_filter filter = {.state = PR_STATE_DEAD};
-    return pr__show_print(cli, &values->common, cli->arguments.items[0], &filter);
-}
-
-const pr__command pr__command_dead_show = {
-    .name = "dead show",
-    .arguments = "ID",
-    .summary = "show one dead message, body and last error included",
-    .options = show_options,
-    .values_size = sizeof(show_values),
-    .arguments_min = 1,
-    .arguments_max = 1,
-    .uses_store = true,
-    .run = show_run,
 };
 
 /* ---- redrive ---- */

@@ -1,14 +1,11 @@
 /*
- * `postroom outbox list` and `postroom outbox show`.
+ * `postroom outbox list`.
  */
 #include <postroom/operations.h>
 
 #include "cli/cli.h"
 #include "cli/list.h"
 #include "cli/record.h"
-#include "cli/show.h"
-
-/* ---- outbox list ---- */
 
 typedef struct list_values {
     pr__common common;
@@ -69,31 +66,4 @@ const pr__command pr__command_outbox_list = {
     .values_size = sizeof(list_values),
     .uses_store = true,
     .run = list_run,
-};
-
-/* ---- show ---- */
-
-typedef struct show_values {
-    pr__common common;
-} show_values;
-
-static const pr__option show_options[] = {{NULL, 0, NULL, NULL, 0, 0, 0, NULL}};
-
-static pr__exit show_run(pr__cli *cli, const void *v)
-{
-    const show_values *values = v;
-    pr__show_filter filter = {.box = PR_BOX_OUTBOX};
-    return pr__show_print(cli, &values->common, cli->arguments.items[0], &filter);
-}
-
-const pr__command pr__command_outbox_show = {
-    .name = "outbox show",
-    .arguments = "ID",
-    .summary = "show one message of the outbox, body included",
-    .options = show_options,
-    .values_size = sizeof(show_values),
-    .arguments_min = 1,
-    .arguments_max = 1,
-    .uses_store = true,
-    .run = show_run,
 };

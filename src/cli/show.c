@@ -1,21 +1,27 @@
 /*
- * Shows every row of one message id that the filter lets through, bodies included.
+ * `postroom outbox show` and `postroom dead show`: every row of one message id that is asked for,
+ * bodies included.
  */
-#include "cli/show.h"
-
-#include <stdio.h>
+#include <postroom/operations.h>
 
 #include "base/memory.h"
+#include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/record.h"
 #include "cli/wiring.h"
 #include "ops/render.h"
 #include "port/state.h"
 
+/* What is asked for. */
+typedef struct show_filter {
+    pr_box box;     /* 0 = both */
+    pr_state state; /* 0 = any */
+} show_filter;
+
 typedef struct shower {
     pr__cli *cli;
     pr__json *json;
-    const pr__show_filter *filter;
+    const show_filter *filter;
     uint32_t shown;
     uint32_t passed;
     pr_state passed_state;
@@ -41,9 +47,10 @@ static bool show_record(void *user, const pr_record *record)
     return !pr__output_failed(to->cli);
 }
 
-pr__exit pr__show_print(pr__cli *cli, const pr__common *common, const char *id,
-                        const pr__show_filter *filter)
+/* Exit 3: nothing of that id; 4: it stands, but in another state than asked for. */
+static pr__exit show(pr__cli *cli, const pr__common *common, const show_filter *filter)
 {
+    const char *id = cli->arguments.items[0];
     AUTO_BUFFER out = PR_BUFFER_INIT;
     AUTO(pr_store) store = NULL;
     pr_error err = PR_ERROR_INIT;
@@ -72,3 +79,39 @@ pr__exit pr__show_print(pr__cli *cli, const pr__common *common, const char *id,
         pr__print_buffer(cli, &out);
     return PR__EXIT_OK;
 }
+
+static const pr__option options[] = {{NULL, 0, NULL, NULL, 0, 0, 0, NULL}};
+
+static pr__exit outbox_run(pr__cli *cli, const void *values)
+{
+    return show(cli, values, &(show_filter){.box = PR_BOX_OUTBOX});
+}
+
+const pr__command pr__command_outbox_show = {
+    .name = "outbox show",
+    .arguments = "ID",
+    .summary = "show one message of the outbox, body included",
+    .options = options,
+    .values_size = sizeof(pr__common),
+    .arguments_min = 1,
+    .arguments_max = 1,
+    .uses_store = true,
+    .run = outbox_run,
+};
+
+static pr__exit dead_run(pr__cli *cli, const void *values)
+{
+    return show(cli, values, &(show_filter){.state = PR_STATE_DEAD});
+}
+
+const pr__command pr__command_dead_show = {
+    .name = "dead show",
+    .arguments = "ID",
+    .summary = "show one dead message, body and last error included",
+    .options = options,
+    .values_size = sizeof(pr__common),
+    .arguments_min = 1,
+    .arguments_max = 1,
+    .uses_store = true,
+    .run = dead_run,
+};
