@@ -10,7 +10,6 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/output.h"
-#include "cli/record.h"
 #include "cli/wiring.h"
 #include "ops/render.h"
 #include "port/state.h"
@@ -37,7 +36,7 @@ static void explain_text(pr__cli *cli, const char *id, const pr_explanation *fou
     pr__print(cli, "%s", "");
     pr__print(cli, "message          %s", id);
     pr__print(cli, "state            %s", pr__state_text(found->state));
-    pr__print(cli, "box              %s", pr__box_name(found->box));
+    pr__print(cli, "box              %s", pr__box_text(found->box));
     if (found->consumer[0])
         pr__print(cli, "consumer         %s", found->consumer);
     pr__print(cli, "attempts         %u", found->attempts);

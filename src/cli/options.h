@@ -63,6 +63,12 @@ static inline int64_t pr__option_or(int64_t value, int64_t fallback)
     return value == PR__UNSET ? fallback : value;
 }
 
+/* A count as options structs of the library take it, where 0 is the default and none has a name. */
+static inline uint32_t pr__option_count(int64_t value, uint32_t none)
+{
+    return value == 0 ? none : (uint32_t)pr__option_or(value, 0);
+}
+
 /* Fill values, which must be zero, and the arguments. INVALID: what is wrong, and the nearest name.
    pr__options_done frees what both hold, after a failure too. */
 pr_status pr__options_parse(const pr__command *command, int argc, char **argv, void *values,

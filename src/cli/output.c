@@ -95,7 +95,28 @@ void pr__print_instant(pr__cli *cli, const char *name, int64_t instant_us)
     pr__print(cli, "%-16s %s", name, text);
 }
 
-pr__exit pr__exit_of(pr_status status)
+void pr__print_data(pr__cli *cli, const char *name, const char *data, size_t size,
+                    const char *allowed)
+{
+    AUTO_BUFFER text = PR_BUFFER_INIT;
+    if (!data || size == 0)
+        return;
+    bool plain = pr__utf8_valid(data, size);
+    for (size_t i = 0; plain && i < size; i++)
+        plain = (unsigned char)data[i] >= ' ' || (data[i] && strchr(allowed, data[i]));
+    if (plain) {
+        pr__print(cli, "%s", "");
+        pr__buffer_append(&text, data, size);
+    } else {
+        pr__json json;
+        pr__print(cli, "\n%s in base64:", name);
+        pr__json_init(&json, &text);
+        pr__json_base64(&json, data, size);
+    }
+    pr__print_buffer(cli, &text);
+}
+
+static pr__exit exit_of(pr_status status)
 {
     switch (status) {
     case PR_OK:
@@ -172,7 +193,7 @@ pr__exit pr__report_usage(const pr__cli *cli, const char *format, ...)
 
 pr__exit pr__report_error(const pr__cli *cli, const pr_error *err)
 {
-    return report_text(cli, pr__exit_of(err->status), pr_status_text(err->status), err->message);
+    return report_text(cli, exit_of(err->status), pr_status_text(err->status), err->message);
 }
 
 /* ---- tables ---- */

@@ -28,13 +28,16 @@ bool pr__output_failed(const pr__cli *cli);
 /* "name   value", the text made safe for a terminal; nothing when it is empty or 0. */
 void pr__print_field(pr__cli *cli, const char *name, const char *text);
 void pr__print_instant(pr__cli *cli, const char *name, int64_t instant_us);
+/* An empty line and the bytes as they are, when they are UTF-8 without control characters but those
+   in `allowed`; else "NAME in base64:" and a JSON string of it. Nothing when there are none. */
+void pr__print_data(pr__cli *cli, const char *name, const char *data, size_t size,
+                    const char *allowed);
 
 /* One line on standard error, "postroom CMD: …"; with --json an object. Both return the code. */
 pr__exit pr__report(const pr__cli *cli, pr__exit code, const char *status, const char *format, ...)
     PR_PRINTF(4, 5);
 pr__exit pr__report_error(const pr__cli *cli, const pr_error *err);
 pr__exit pr__report_usage(const pr__cli *cli, const char *format, ...) PR_PRINTF(2, 3);
-pr__exit pr__exit_of(pr_status status);
 
 /* A table with a head; text cells are made safe for a terminal and cut to its width. */
 typedef struct pr__column {

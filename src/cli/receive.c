@@ -353,9 +353,7 @@ static pr_status open_receiving(const receive_values *values, receiving *r, pr_e
                             .type_count = values->types.count, .handler = handle, .user = &r->of,
                             .inbox = PR_INBOX_LEASED, .concurrency = workers,
                             .prefetch = prefetch_of(values, workers),
-                            .retry_max = values->retry_max == 0
-                                             ? PR_RETRY_NONE
-                                             : (uint32_t)pr__option_or(values->retry_max, 0),
+                            .retry_max = pr__option_count(values->retry_max, PR_RETRY_NONE),
                             .backoff_initial_ms = pr__option_or(values->backoff_initial_ms, 0),
                             .backoff_max_ms = pr__option_or(values->backoff_max_ms, 0),
                             .lease_ms = pr__option_or(values->lease_ms, 0),

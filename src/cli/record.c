@@ -14,11 +14,6 @@
 #include "base/time.h"
 #include "port/state.h"
 
-const char *pr__box_name(pr_box box)
-{
-    return box == PR_BOX_INBOX ? "inbox" : "outbox";
-}
-
 /* ---- tables ---- */
 
 static const pr__column outbox_columns[] = {
@@ -52,32 +47,11 @@ void pr__record_row(pr__table *table, pr__record_view view, const pr_record *rec
     const char *outbox[] = {
         message->id, pr__state_text(record->state), message->type, message->key, attempts, occurred,
         why};
-    const char *dead[] = {message->id,      pr__box_name(record->box),
+    const char *dead[] = {message->id,      pr__box_text(record->box),
                           record->consumer, message->type,
                           message->key,     attempts,
                           occurred,         why};
     pr__table_row(table, view == PR__VIEW_DEAD ? dead : outbox);
-}
-
-static void print_body(pr__cli *cli, const pr_message *message)
-{
-    AUTO_BUFFER text = PR_BUFFER_INIT;
-    const char *body = message->body ? message->body : "";
-    size_t size = (size_t)message->body_size_bytes;
-    bool plain = pr__utf8_valid(body, size);
-    for (size_t i = 0; plain && i < size; i++)
-        plain = (unsigned char)body[i] >= ' ' || strchr("\n\r\t", body[i]);
-    if (size == 0)
-        return;
-    pr__print(cli, "%s", plain ? "" : "\nbody in base64:");
-    if (plain) {
-        pr__buffer_append(&text, body, size);
-    } else {
-        pr__json json;
-        pr__json_init(&json, &text);
-        pr__json_base64(&json, body, size);
-    }
-    pr__print_buffer(cli, &text);
 }
 
 void pr__record_print(pr__cli *cli, const pr_record *record)
@@ -86,7 +60,7 @@ void pr__record_print(pr__cli *cli, const pr_record *record)
     char number[32];
     pr__print_field(cli, "id", message->id);
     pr__print_field(cli, "state", pr__state_text(record->state));
-    pr__print_field(cli, "box", pr__box_name(record->box));
+    pr__print_field(cli, "box", pr__box_text(record->box));
     pr__print_field(cli, "consumer", record->consumer);
     pr__print_field(cli, "unreadable", record->unreadable);
     pr__print_field(cli, "type", message->type);
@@ -115,5 +89,5 @@ void pr__record_print(pr__cli *cli, const pr_record *record)
     pr__print_field(cli, "operator hold", record->operator_hold ? "yes" : NULL);
     pr__format(number, sizeof(number), "%llu bytes", (unsigned long long)record->body_size_bytes);
     pr__print_field(cli, "body", number);
-    print_body(cli, message);
+    pr__print_data(cli, "body", message->body, (size_t)message->body_size_bytes, "\n\r\t");
 }

@@ -9,8 +9,6 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
-const char *pr__box_name(pr_box box);
-
 /* A table of records, and one row of it. */
 typedef enum pr__record_view { PR__VIEW_OUTBOX = 1, PR__VIEW_DEAD } pr__record_view;
 pr__table *pr__record_table(pr__record_view view);

@@ -214,9 +214,7 @@ static pr_status open_carrier(carrier *of, const relay_values *values, const pr_
                          .poll_idle_ms = pr__option_or(values->poll_idle_ms, 0),
                          .backoff_initial_ms = pr__option_or(values->backoff_initial_ms, 0),
                          .backoff_max_ms = pr__option_or(values->backoff_max_ms, 0),
-                         .retry_max = values->retry_max == 0
-                                          ? PR_RETRY_NONE
-                                          : (uint32_t)pr__option_or(values->retry_max, 0),
+                         .retry_max = pr__option_count(values->retry_max, PR_RETRY_NONE),
                          .messages_per_second = values->rate,
                          .stop_grace_ms = pr__option_or(values->grace_ms, 0),
                          .order = (pr_order)(pr__option_or(values->order, -1) + 1),

@@ -143,25 +143,6 @@ static void print_json(pr__cli *cli, const pr_saga_record *record)
     pr__print_buffer(cli, &out);
 }
 
-static void print_state(pr__cli *cli, const pr_saga_record *record)
-{
-    AUTO_BUFFER out = PR_BUFFER_INIT;
-    const char *state = record->state ? record->state : "";
-    size_t size = (size_t)record->state_size_bytes;
-    bool plain = pr__utf8_valid(state, size);
-    for (size_t i = 0; plain && i < size; i++)
-        plain = (unsigned char)state[i] >= ' ';
-    pr__print(cli, "%s", plain ? "" : "\nstate in base64:");
-    if (plain) {
-        pr__buffer_append(&out, state, size);
-    } else {
-        pr__json json;
-        pr__json_init(&json, &out);
-        pr__json_base64(&json, state, size);
-    }
-    pr__print_buffer(cli, &out);
-}
-
 static bool show_record(void *user, const pr_saga_record *record)
 {
     pr__cli *cli = user;
@@ -191,7 +172,7 @@ static bool show_record(void *user, const pr_saga_record *record)
     pr__format(number, sizeof(number), "version %u, %llu bytes", record->state_version,
                (unsigned long long)record->state_size_bytes);
     pr__print_field(cli, "state", number);
-    print_state(cli, record);
+    pr__print_data(cli, "state", record->state, (size_t)record->state_size_bytes, "");
     return true;
 }
 

@@ -74,7 +74,7 @@ static pr__exit show(pr__cli *cli, const pr__common *common, const show_filter *
                           pr__state_text(to.passed_state), pr__state_text(filter->state), id);
     if (to.shown == 0)
         return pr__report(cli, PR__EXIT_NOT_FOUND, "not-found",
-                          "there is no message '%s' in the %s", id, pr__box_name(filter->box));
+                          "there is no message '%s' in the %s", id, pr__box_text(filter->box));
     if (cli->json)
         pr__print_buffer(cli, &out);
     return PR__EXIT_OK;

@@ -28,11 +28,6 @@ static void instant(pr__json *json, const char *name, int64_t instant_us)
         pr__json_instant(json, instant_us);
 }
 
-static const char *box_text(pr_box box)
-{
-    return box == PR_BOX_INBOX ? "inbox" : "outbox";
-}
-
 static bool is_text(const pr_message *message)
 {
     const char *type = message->content_type;
@@ -76,7 +71,7 @@ void pr__render_record(pr__json *json, const pr_record *record, bool with_body)
 {
     pr__json_object_begin(json);
     text(json, "message_id", record->message.id);
-    text(json, "box", box_text(record->box));
+    text(json, "box", pr__box_text(record->box));
     text(json, "state", pr__state_text(record->state));
     if (record->box == PR_BOX_INBOX) {
         text(json, "consumer", record->consumer);
@@ -135,7 +130,7 @@ void pr__render_explanation(pr__json *json, const char *message_id,
 {
     pr__json_object_begin(json);
     text(json, "message_id", message_id);
-    text(json, "box", box_text(explanation->box));
+    text(json, "box", pr__box_text(explanation->box));
     text(json, "consumer", explanation->consumer);
     text(json, "state", pr__state_text(explanation->state));
     text(json, "summary", explanation->summary);

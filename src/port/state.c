@@ -1,5 +1,5 @@
 /*
- * The names of the states.
+ * The names of the states and boxes.
  *
  * Invariant: text and parse are a round trip, and every state of pr_state has a name.
  * It knows nothing of how a state comes about: that is the stores' business.
@@ -27,6 +27,11 @@ const char *pr__state_text(pr_state state)
         return "dead";
     }
     return "unknown";
+}
+
+const char *pr__box_text(pr_box box)
+{
+    return box == PR_BOX_INBOX ? "inbox" : "outbox";
 }
 
 bool pr__state_parse(const char *text, pr_state *ret_state)

@@ -12,6 +12,7 @@
 
 #define LOG     "SELECT count(*) FROM postroom_outbox"
 #define STATE   "SELECT count(*) FROM postroom_outbox_state WHERE reader = 1 AND state = "
+#define BINARY  "0198c5f2-7d3e-7a10-8b2c-00000000000b"
 #define UNKNOWN "01a22d1f-1ccc-7ba9-89b4-d7b94c7fb226"
 
 /* from.db and to.db, where an endpoint "billing" is subscribed to a type. */
@@ -249,6 +250,12 @@ static void show_and_explain(void **state)
     run(&r, "outbox", "list");
     assert_null(strchr(r.out, '\x1b'));
     result_done(&r);
+    run_program(
+        &r, "a\0b", 3,
+        (const char *const[]){"send", "urn:message:a:b", "--file", "-", "--id", BINARY, NULL});
+    check_result(&r, 0, NULL, "", "a body with a NUL");
+    result_done(&r);
+    expect(0, "body in base64:\n\"YQBi\"", "", "outbox", "show", BINARY);
     folder_leave(&here);
 }
 
