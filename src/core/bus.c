@@ -22,11 +22,6 @@
 #define REPLY_EXPIRY_MS_DEFAULT 60000
 #define REPLY_EXPIRY_MS_MIN     100 /* a box is looked at every 50 ms */
 
-int64_t pr__bus_now_us(const pr_bus *bus)
-{
-    return bus->opt.clock->monotonic_us(bus->opt.clock->user);
-}
-
 /* ---- making ---- */
 
 static pr_status check_options(const pr_bus_options *opt, pr_error *err)

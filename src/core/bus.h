@@ -103,8 +103,6 @@ struct pr_bus {
     _Atomic uint64_t published, refused, requests, replies, timeouts, late_replies;
 };
 
-int64_t pr__bus_now_us(const pr_bus *bus); /* monotonic */
-
 pr_status pr__bus_transport_init(pr__bus_transport *at, pr_bus *bus, pr_transport *given,
                                  pr_error *err);
 void pr__bus_transport_done(pr__bus_transport *at);

@@ -70,7 +70,8 @@ static bool same_letters(const char *a, const char *b, size_t size)
     return true;
 }
 
-bool pr__content_type_is_json(const char *content_type)
+/* `application/json` and `…+json`, whatever their parameters. */
+static bool is_json(const char *content_type)
 {
     size_t size = media_size(content_type);
     if (size < 5)
@@ -110,7 +111,7 @@ static pr_status check_codec(const pr_contract *contract, size_t index, pr_error
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "codec %zu has no size, no content_type, no encode or no decode", index);
     TRY(check_content_type(contract, codec->content_type, err));
-    if (contract->fields && pr__content_type_is_json(codec->content_type))
+    if (contract->fields && is_json(codec->content_type))
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "codec %zu is for '%s', which the fields are for", index,
                         codec->content_type);
@@ -136,7 +137,7 @@ static pr_status check_codecs(const pr_contract *contract, pr_error *err)
         return PR_OK;
     TRY(check_content_type(contract, content_type, err));
     if ((contract->flags & PR_CONTRACT_RAW) || find_codec(contract, content_type) ||
-        (contract->fields && pr__content_type_is_json(content_type)))
+        (contract->fields && is_json(content_type)))
         return PR_OK;
     return pr__fail(err, PR_E_INVALID, ORIGIN,
                     "content_type is '%s', but fields are written as JSON, and no codec is for it",
@@ -217,7 +218,7 @@ static pr_status encode(const pr_contract *contract, const char *content_type, c
     const pr_codec *codec = find_codec(contract, content_type);
     if (codec)
         return encode_own(codec, contract, object, ret_body, ret_size, err);
-    if (!raw && (!contract->fields || !pr__content_type_is_json(content_type)))
+    if (!raw && (!contract->fields || !is_json(content_type)))
         return pr__fail(err, PR_E_UNSUPPORTED, ORIGIN, "it has no codec for '%.255s'",
                         content_type);
     AUTO_BUFFER body = PR_BUFFER_INIT;
@@ -324,7 +325,7 @@ static pr_status decode_object(const pr_contract *contract, const pr_message *me
             return wrong_content_type(contract, given, err);
         return decode_raw(message, decoded->arena, decoded->object, err);
     }
-    if (!codec && (!contract->fields || !pr__content_type_is_json(given)))
+    if (!codec && (!contract->fields || !is_json(given)))
         return wrong_content_type(contract, given, err);
     if (!codec)
         return pr__contract_json_decode(contract, message, decoded->arena, decoded->object, err);

@@ -29,9 +29,6 @@ const pr_contract *pr__contracts_reached(const pr_contracts *contracts, const ch
 /* "domain event", "integration event", "command", "reply"; "unknown" for a value that is none. */
 const char *pr__contract_kind_text(pr_contract_kind kind);
 
-/* `application/json` and `…+json`, whatever their parameters. */
-bool pr__content_type_is_json(const char *content_type);
-
 /* What encode and decode rely on, too cheap to leave out there. INVALID. */
 pr_status pr__contract_check_shape(const pr_contract *contract, pr_error *err);
 

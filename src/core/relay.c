@@ -122,7 +122,8 @@ pr_status pr_relay_step(pr_relay *relay, int64_t *ret_wait_ms, pr_error *err)
     return status;
 }
 
-void pr__relay_ring(pr_relay *relay)
+/* Async-signal-safe. */
+static void ring(pr_relay *relay)
 {
     int kept = errno;
     uint64_t one = 1;
@@ -136,13 +137,13 @@ void pr_relay_stop(pr_relay *relay)
     if (!relay)
         return;
     atomic_store(&relay->stop_wanted, true);
-    pr__relay_ring(relay);
+    ring(relay);
 }
 
 void pr_relay_wake(pr_relay *relay)
 {
     if (relay && !atomic_exchange(&relay->woken, true))
-        pr__relay_ring(relay);
+        ring(relay);
 }
 
 /* A transport may still read what it was given: wait for it within bounds. */

@@ -135,12 +135,10 @@ bool pr__relay_any_up(const pr_relay *relay);
 /* A round failed: counts, and no call of the store is made before the backoff is over. */
 void pr__relay_round_failed(pr_relay *relay, pr__relay_turn turn, const pr_error *why,
                             int64_t now_us);
-int64_t pr__relay_wait_us(pr_relay *relay, int64_t now_us);
 uint32_t pr__relay_random(pr_relay *relay);
 
 /* ---- relay_round.c: each makes one call of the store ---- */
 
-pr_status pr__relay_claim(pr_relay *relay, pr__work *work, bool parked, pr_error *err);
 pr_status pr__relay_settle(pr_relay *relay, pr__work *work, bool with_next, pr_error *err);
 /* Settle the slices that are done while others wait for slow outcomes; false: there is none. */
 bool pr__relay_settle_part(pr_relay *relay, pr__work *work, pr_status *ret_status, pr_error *err);
@@ -149,7 +147,6 @@ pr_status pr__relay_promote(pr_relay *relay, uint32_t *ret_count, pr_error *err)
 pr_status pr__relay_turn_run(pr_relay *relay, pr__relay_turn turn, pr_error *err);
 pr_status pr__relay_probe(pr_relay *relay, pr_error *err);
 pr_status pr__relay_set_order(pr_relay *relay, pr_error *err);
-pr_status pr__relay_ask_due(pr_relay *relay, pr_error *err);
 pr__work *pr__relay_free_slot(pr_relay *relay);
 uint64_t pr__relay_bytes_left(const pr_relay *relay);
 
@@ -183,7 +180,6 @@ void pr__relay_killer_add(pr_relay *relay, int64_t log_id);
 /* ---- relay_loop.c ---- */
 
 pr_status pr__relay_once_turn(pr_relay *relay, bool *ret_called, pr_error *err);
-void pr__relay_ring(pr_relay *relay); /* async-signal-safe */
 
 /* ---- relay_snapshot.c ---- */
 

@@ -143,7 +143,7 @@ static void adopt(pr_relay *relay, pr__work *work, pr__batch *batch, int64_t bef
         pr__work_clear(work); /* rows were passed over, nothing is held */
 }
 
-pr_status pr__relay_claim(pr_relay *relay, pr__work *work, bool parked, pr_error *err)
+static pr_status claim(pr_relay *relay, pr__work *work, bool parked, pr_error *err)
 {
     int64_t before_us = pr__relay_now(relay);
     uint64_t skipped[PR_LANES_MAX / 64];
@@ -411,7 +411,7 @@ pr_status pr__relay_promote(pr_relay *relay, uint32_t *ret_count, pr_error *err)
     return PR_OK;
 }
 
-pr_status pr__relay_ask_due(pr_relay *relay, pr_error *err)
+static pr_status ask_due(pr_relay *relay, pr_error *err)
 {
     int64_t next_ms = -1;
     pr_error why = PR_ERROR_INIT;
@@ -462,10 +462,10 @@ pr_status pr__relay_turn_run(pr_relay *relay, pr__relay_turn turn, pr_error *err
         return pr__relay_promote(relay, &promoted, err);
     case PR__TURN_PARKED:
         if (relay->ask_due)
-            return pr__relay_ask_due(relay, err);
-        return pr__relay_claim(relay, slot, /* parked= */ true, err);
+            return ask_due(relay, err);
+        return claim(relay, slot, /* parked= */ true, err);
     case PR__TURN_LOG:
-        return pr__relay_claim(relay, slot, /* parked= */ false, err);
+        return claim(relay, slot, /* parked= */ false, err);
     case PR__TURN_BACKLOG:
         return count_backlog(relay);
     case PR__TURN_MAINTAIN:

@@ -328,7 +328,7 @@ static int64_t begin_at_us(const pr_relay *relay)
     return later(at, relay->backoff_until_us);
 }
 
-int64_t pr__relay_wait_us(pr_relay *relay, int64_t now_us)
+static int64_t wait_us(pr_relay *relay, int64_t now_us)
 {
     int64_t at = INT64_MAX;
     bool in_hand = others_in_hand(relay, NULL);
@@ -388,7 +388,7 @@ pr_status pr__relay_advance(pr_relay *relay, int64_t *ret_wait_us, pr_error *err
     pr_status status = PR_OK;
     if (!step_any(relay, now_us, &status, err)) {
         /* what was decided without a call may be settled at once */
-        *ret_wait_us = step_stop(relay) ? 0 : pr__relay_wait_us(relay, pr__relay_now(relay));
+        *ret_wait_us = step_stop(relay) ? 0 : wait_us(relay, pr__relay_now(relay));
     }
     pr__relay_publish_snapshot(relay);
     return status;

@@ -55,7 +55,8 @@ void pr__pg_list_sort(pr__pg_list *list)
     list->count = kept;
 }
 
-bool pr__pg_list_has(const pr__pg_list *list, int64_t item)
+/* The list is sorted. */
+static bool list_has(const pr__pg_list *list, int64_t item)
 {
     return list->count > 0 &&
            bsearch(&item, list->items, list->count, sizeof *list->items, compare_items) != NULL;
@@ -66,7 +67,7 @@ pr_status pr__pg_list_subtract(const pr__pg_list *list, const pr__pg_list *witho
 {
     *ret_list = (pr__pg_list){0};
     for (uint32_t i = 0; i < list->count; i++)
-        if (!pr__pg_list_has(without, list->items[i]))
+        if (!list_has(without, list->items[i]))
             TRY(pr__pg_list_add(ret_list, arena, list->items[i], err));
     return PR_OK;
 }
@@ -242,7 +243,7 @@ static void add_suspects(pr__pg_array *arrays, const pr__pg_journal *row)
     for (uint32_t i = 0; i + 1 < row->suspects.count; i += 2) {
         int64_t id = row->suspects.items[i];
         int64_t lost = row->suspects.items[i + 1];
-        if (lost == 0 || (!pr__pg_list_has(&row->ids, id) && !pr__pg_list_has(&row->rest, id)))
+        if (lost == 0 || (!list_has(&row->ids, id) && !list_has(&row->rest, id)))
             continue;
         pr__pg_array_int(flat, id);
         pr__pg_array_int(flat, lost);

@@ -66,8 +66,7 @@ typedef struct pr__pg_parking {
 
 /* Lists live in an arena; they grow. Errors: NOMEM. */
 pr_status pr__pg_list_add(pr__pg_list *list, pr__arena *arena, int64_t item, pr_error *err);
-void pr__pg_list_sort(pr__pg_list *list);                    /* and leave doubles out */
-bool pr__pg_list_has(const pr__pg_list *list, int64_t item); /* of a sorted one */
+void pr__pg_list_sort(pr__pg_list *list); /* and leave doubles out */
 /* Items of list that are not in without (sorted). */
 pr_status pr__pg_list_subtract(const pr__pg_list *list, const pr__pg_list *without,
                                pr__arena *arena, pr__pg_list *ret_list, pr_error *err);

@@ -10,7 +10,8 @@
 #include "base/buffer.h"
 #include "base/text.h"
 
-void pr__pg_migration_role(const pr__pg_conn *conn, char *out, size_t size)
+/* The role that may enqueue: <schema>_<prefix>producer. */
+static void write_role(const pr__pg_conn *conn, char *out, size_t size)
 {
     pr__format(out, size, "%s_%sproducer", conn->schema, conn->prefix);
 }
@@ -32,7 +33,7 @@ static bool append_own(const void *user, const char *name, size_t size, pr__buff
         pr__buffer_append_text(text, conn->prefix);
         return true;
     case 'r':
-        pr__pg_migration_role(conn, role, sizeof role);
+        write_role(conn, role, sizeof role);
         pr__buffer_append_text(text, role);
         return true;
     }

@@ -20,7 +20,5 @@ char *pr__pg_migration_render(const char *sql, const pr__pg_conn *conn,
                               const pr__migration_values *values);
 /* The length of the first statement of sql, with its comments and its semicolon; 0 at the end. */
 size_t pr__pg_migration_statement(const char *sql);
-/* The role that may enqueue: <schema>_<prefix>producer. */
-void pr__pg_migration_role(const pr__pg_conn *conn, char *out, size_t size);
 
 #endif

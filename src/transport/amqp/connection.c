@@ -84,8 +84,8 @@ pr_status pr__amqp_check_status(pr__amqp_connection *connection, int status, con
     return failed;
 }
 
-pr_status pr__amqp_check(pr__amqp_connection *connection, amqp_rpc_reply_t reply, const char *what,
-                         pr_error *err)
+static pr_status check(pr__amqp_connection *connection, amqp_rpc_reply_t reply, const char *what,
+                       pr_error *err)
 {
     switch (reply.reply_type) {
     case AMQP_RESPONSE_NORMAL:
@@ -121,7 +121,7 @@ pr_status pr__amqp_check(pr__amqp_connection *connection, amqp_rpc_reply_t reply
 
 pr_status pr__amqp_check_rpc(pr__amqp_connection *connection, const char *what, pr_error *err)
 {
-    return pr__amqp_check(connection, amqp_get_rpc_reply(connection->state), what, err);
+    return check(connection, amqp_get_rpc_reply(connection->state), what, err);
 }
 
 /* ---- socket ---- */
@@ -213,7 +213,7 @@ static pr_status log_in(pr__amqp_connection *connection, const pr__amqp_uri *uri
             : amqp_login_with_properties(connection->state, uri->vhost, uri->channel_max, FRAME_MAX,
                                          uri->heartbeat_s, &properties, AMQP_SASL_METHOD_PLAIN,
                                          uri->user, uri->password);
-    TRY(pr__amqp_check(connection, reply, what, err));
+    TRY(check(connection, reply, what, err));
     int frame_max = amqp_get_frame_max(connection->state);
     if (frame_max < FRAME_MIN)
         return pr__fail_retry(err, PR_E_BACKEND, PR_RETRY_RECONNECT, ORIGIN,

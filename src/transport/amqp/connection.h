@@ -33,8 +33,6 @@ void pr__amqp_disconnect(pr__amqp_connection *connection);
 /* Was the last call all right? what: the step, such as "queue.declare 'billing'". The broker's
    reply code goes to err->backend_code. 404 gives NOT_FOUND, 406 and 405 CONFLICT, all else
    BACKEND with retry = RECONNECT. */
-pr_status pr__amqp_check(pr__amqp_connection *connection, amqp_rpc_reply_t reply, const char *what,
-                         pr_error *err);
 pr_status pr__amqp_check_rpc(pr__amqp_connection *connection, const char *what, pr_error *err);
 /* The same for a call that returns a status of the library. */
 pr_status pr__amqp_check_status(pr__amqp_connection *connection, int status, const char *what,

@@ -61,8 +61,10 @@ static const char **sort_types(pr__arena *arena, const pr_subscribe_options *opt
     return types;
 }
 
-pr_status pr__reader_spec_make(pr__arena *arena, const pr_subscribe_options *options,
-                               pr__reader_spec *ret_spec, pr_error *err)
+/* Everything in the spec lives in the arena. An endpoint takes the topics of its types, in/<id> and
+   in/<urn>/<id>; a temporary subscription its topics and reply/<id>. */
+static pr_status make_spec(pr__arena *arena, const pr_subscribe_options *options,
+                           pr__reader_spec *ret_spec, pr_error *err)
 {
     size_t type_count = 0;
     const char **types = sort_types(arena, options, &type_count);
@@ -96,7 +98,7 @@ static pr_status attach(pr_store *store, pr__arena *arena, const pr_subscribe_op
                         int64_t *ret_reader, pr_error *err)
 {
     pr__reader_spec spec;
-    TRY(pr__reader_spec_make(arena, options, &spec, err));
+    TRY(make_spec(arena, options, &spec, err));
     bool exists = false;
     if (options->temporary)
         TRY(pr__store_reader_exists(store, spec.destinations[0], &exists, err));
@@ -126,7 +128,7 @@ pr_status pr__reader_look_up(pr_store *store, const pr_subscribe_options *option
     pr__reader_spec spec;
     if (!arena)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(pr__reader_spec_make(arena, options, &spec, err));
+    TRY(make_spec(arena, options, &spec, err));
     return pr__store_reader_find(store, spec.name, ret_reader, err);
 }
 
@@ -137,7 +139,7 @@ pr_status pr__reader_verify(pr_store *store, const pr_subscribe_options *options
     bool exists = false;
     if (!arena)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(pr__reader_spec_make(arena, options, &spec, err));
+    TRY(make_spec(arena, options, &spec, err));
     TRY(pr__store_reader_exists(store, spec.destinations[0], &exists, err));
     if (!exists)
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no reader of endpoint '%s'",

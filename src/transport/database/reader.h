@@ -11,10 +11,6 @@
 
 #define PR__EXPIRY_MS_DEFAULT 60000 /* of a temporary reader that nobody keeps */
 
-/* Everything in the spec lives in the arena. An endpoint takes the topics of its types, in/<id> and
-   in/<urn>/<id>; a temporary subscription its topics and reply/<id>. */
-pr_status pr__reader_spec_make(pr__arena *arena, const pr_subscribe_options *options,
-                               pr__reader_spec *ret_spec, pr_error *err);
 /* Find or make the reader. CONFLICT: it stands with other types, or is a temporary one of somebody
    else. */
 pr_status pr__reader_attach(pr_store *store, const pr_subscribe_options *options,

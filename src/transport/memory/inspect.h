@@ -22,7 +22,6 @@ typedef struct pr__memory_counts {
 /* false: no such queue. */
 bool pr__memory_counts_get(pr_memory_broker *broker, const char *endpoint, bool temporary,
                            pr__memory_counts *ret_counts);
-size_t pr__memory_queue_count(pr_memory_broker *broker);
 /* Zero leaves a bound as it is. */
 void pr__memory_limits_set(pr_memory_broker *broker, size_t queue_messages_max, size_t dead_max,
                            uint64_t body_size_max);

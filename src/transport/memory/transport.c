@@ -188,14 +188,6 @@ bool pr__memory_counts_get(pr_memory_broker *broker, const char *endpoint, bool 
     return queue != NULL;
 }
 
-size_t pr__memory_queue_count(pr_memory_broker *broker)
-{
-    pthread_mutex_lock(&broker->lock);
-    size_t count = broker->queue_count;
-    pthread_mutex_unlock(&broker->lock);
-    return count;
-}
-
 void pr__memory_limits_set(pr_memory_broker *broker, size_t queue_messages_max, size_t dead_max,
                            uint64_t body_size_max)
 {
