@@ -22,6 +22,16 @@ void bench_fail(const char *what, const char *why)
     exit(1);
 }
 
+void bench_check_drained(uint64_t drained, uint64_t expected, const char *what)
+{
+    char why[80];
+    if (drained == expected)
+        return;
+    pr__format(why, sizeof why, "%llu of %llu messages came", (unsigned long long)drained,
+               (unsigned long long)expected);
+    bench_fail(what, why);
+}
+
 void bench_check(pr_status status, const pr_error *err, const char *what)
 {
     if (status != PR_OK)

@@ -20,6 +20,8 @@ typedef struct bench_folder {
 } bench_folder;
 
 void bench_fail(const char *what, const char *why) __attribute__((noreturn));
+/* All messages came, or the program ends. */
+void bench_check_drained(uint64_t drained, uint64_t expected, const char *what);
 void bench_check(pr_status status, const pr_error *err, const char *what);
 void bench_check_sqlite(int result, sqlite3 *db, const char *what);
 

@@ -89,20 +89,10 @@ static uint64_t drain_bare(sqlite3 *db)
     return sum ? drained : 0;
 }
 
-static void check_drained(uint64_t drained, uint64_t expected, const char *what)
-{
-    char why[80];
-    if (drained == expected)
-        return;
-    pr__format(why, sizeof why, "%llu of %llu messages came", (unsigned long long)drained,
-               (unsigned long long)expected);
-    bench_fail(what, why);
-}
-
 static double rate_ours(pr_store *store, uint64_t messages)
 {
     double start = bench_seconds();
-    check_drained(drain_ours(store), messages, "drain");
+    bench_check_drained(drain_ours(store), messages, "drain");
     return (double)messages / (bench_seconds() - start);
 }
 
@@ -128,7 +118,7 @@ static void drain_keys(const bench_options *opt, bench_report *report, uint64_t 
         if (round % 2 == 0)
             ours[round] = rate_ours(store, opt->messages);
         double start = bench_seconds();
-        check_drained(drain_bare(db), opt->messages, "bare drain");
+        bench_check_drained(drain_bare(db), opt->messages, "bare drain");
         bare[round] = (double)opt->messages / (bench_seconds() - start);
         if (round % 2 == 1)
             ours[round] = rate_ours(store, opt->messages);
@@ -155,7 +145,7 @@ void bench_history(const bench_options *opt, bench_report *report)
     pr__format(path, sizeof path, "%s/history.db", folder.path);
     pr_store *history = bench_store_open(path);
     bench_fill(history, opt->older, 0);
-    check_drained(drain_ours(history), opt->older, "drain the history");
+    bench_check_drained(drain_ours(history), opt->older, "drain the history");
     for (int round = 0; round < opt->rounds; round++) {
         bench_folder fresh = bench_folder_make();
         pr__format(path, sizeof path, "%s/fresh.db", fresh.path);

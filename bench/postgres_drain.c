@@ -29,22 +29,16 @@ typedef struct figures {
     double wal_bytes[BENCH_ROUNDS_MAX];
 } figures;
 
-static void keep(figures *of, int round, double seconds, const bench_usage *before,
-                 const bench_usage *after, uint64_t messages)
+/* One round of a way: its relays together, and what the server spent meanwhile. */
+static void run(PGconn *db, void (*work)(void *relay), void *relays, size_t relay_size, figures *of,
+                int round, uint64_t messages)
 {
+    bench_usage before = bench_usage_get(db);
+    double seconds = bench_crew_run(work, relays, relay_size, RELAYS);
+    bench_usage after = bench_usage_get(db);
     of->rate[round] = (double)messages / seconds;
-    of->cpu_us[round] = (after->cpu_us - before->cpu_us) / (double)messages;
-    of->wal_bytes[round] = (after->wal_bytes - before->wal_bytes) / (double)messages;
-}
-
-static void check_drained(uint64_t drained, uint64_t expected, const char *what)
-{
-    char why[80];
-    if (drained == expected)
-        return;
-    pr__format(why, sizeof why, "%llu of %llu messages came", (unsigned long long)drained,
-               (unsigned long long)expected);
-    bench_fail(what, why);
+    of->cpu_us[round] = (after.cpu_us - before.cpu_us) / (double)messages;
+    of->wal_bytes[round] = (after.wal_bytes - before.wal_bytes) / (double)messages;
 }
 
 static void drain_ledger(const bench_options *opt, figures *of, int round)
@@ -62,15 +56,12 @@ static void drain_ledger(const bench_options *opt, figures *of, int round)
         relays[i].wanted = opt->messages;
         relays[i].all_published = &all;
     }
-    bench_usage before = bench_usage_get(db);
-    double seconds = bench_crew_run(bench_relay_drain, relays, sizeof *relays, RELAYS);
-    bench_usage after = bench_usage_get(db);
+    run(db, bench_relay_drain, relays, sizeof *relays, of, round, opt->messages);
     for (int i = 0; i < RELAYS; i++) {
         published += relays[i].published;
         bench_relay_close(&relays[i]);
     }
-    check_drained(published, opt->messages, "drain the ledger");
-    keep(of, round, seconds, &before, &after, opt->messages);
+    bench_check_drained(published, opt->messages, "drain the ledger");
     PQfinish(db);
     bench_database_drop(&database);
 }
@@ -86,15 +77,12 @@ static void drain_table(const bench_options *opt, figures *of, int round)
     bench_pg_settle(db);
     for (int i = 0; i < RELAYS; i++)
         bench_table_open(&relays[i], database.address);
-    bench_usage before = bench_usage_get(db);
-    double seconds = bench_crew_run(bench_table_drain, relays, sizeof *relays, RELAYS);
-    bench_usage after = bench_usage_get(db);
+    run(db, bench_table_drain, relays, sizeof *relays, of, round, opt->messages);
     for (int i = 0; i < RELAYS; i++) {
         published += relays[i].published;
         bench_table_close(&relays[i]);
     }
-    check_drained(published, opt->messages, "drain the table");
-    keep(of, round, seconds, &before, &after, opt->messages);
+    bench_check_drained(published, opt->messages, "drain the table");
     PQfinish(db);
     bench_database_drop(&database);
 }
@@ -113,15 +101,12 @@ static bool drain_pgq(const bench_options *opt, figures *of, int round)
         bench_pg_settle(db);
         for (int i = 0; i < RELAYS; i++)
             bench_pgq_open(&consumers[i], database.address, i);
-        bench_usage before = bench_usage_get(db);
-        double seconds = bench_crew_run(bench_pgq_drain, consumers, sizeof *consumers, RELAYS);
-        bench_usage after = bench_usage_get(db);
+        run(db, bench_pgq_drain, consumers, sizeof *consumers, of, round, messages);
         for (int i = 0; i < RELAYS; i++) {
             consumed += consumers[i].consumed;
             bench_pgq_close(&consumers[i]);
         }
-        check_drained(consumed, messages, "drain PgQ");
-        keep(of, round, seconds, &before, &after, messages);
+        bench_check_drained(consumed, messages, "drain PgQ");
     }
     PQfinish(db);
     bench_database_drop(&database);
