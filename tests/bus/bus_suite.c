@@ -56,7 +56,7 @@ static pr_status misuse(stand *s, size_t which, pr_error *err)
 
 static void misuse_is_refused(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
     pr_bus *none = NULL;
     check_error(pr_bus_new(&(pr_bus_options)PR_BUS_OPTIONS(.store = NULL), &none, &err), &err,
@@ -96,7 +96,7 @@ static void misuse_is_refused(void **state)
    that do. */
 static void an_endpoint_on_a_carrier_cannot_be_waited_for(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
     if (!bus_carrier_in_use)
         return;
@@ -111,7 +111,7 @@ static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
 {
     static const char *const ids[] = {"north", "south", "west"};
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         stand_open(&s, *state, scheme_at(n));
         for (size_t i = 0; i < COUNT_OF(ids); i++)
@@ -167,7 +167,7 @@ static pr_handled write_envelope(void *user, pr_scope *scope)
 static void directly_and_by_the_outbox_it_is_the_same_envelope(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, write_envelope, &s, &err), &err, "on");
@@ -196,7 +196,7 @@ static void directly_and_by_the_outbox_it_is_the_same_envelope(void **state)
 
 static void an_unknown_scheme_parks_that_message_alone(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
     stand_open(&s, *state, scheme_at(0));
     check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
@@ -215,7 +215,7 @@ static void an_unknown_scheme_parks_that_message_alone(void **state)
     check_ok(pr_unit_commit(unit, NULL, &err), &err, "commit");
     pr_unit_free(unit);
     wait_seen(&s.seen[0], 5, "the others");
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (world_number(s.w, "SELECT count(*) FROM {p}_outbox_parked") != 1 &&
            pr__monotonic_us() < until_us)
         pr__sleep_us(10000);
@@ -235,7 +235,7 @@ static pr_handled follow_on(void *user, pr_scope *scope)
 static void a_follow_up_goes_on_by_the_default_transport(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "first", TYPE_ORDER, follow_on, NULL, &err), &err, "first");
@@ -254,7 +254,7 @@ static void a_follow_up_goes_on_by_the_default_transport(void **state)
 static void a_bus_is_stopped_and_started_again(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         stand_open(&s, *state, scheme_at(n));
         check_ok(pr_bus_on(s.bus, "reader", TYPE_ORDER, count_one, &s.seen[0], &err), &err, "on");
@@ -272,7 +272,7 @@ static void a_bus_is_stopped_and_started_again(void **state)
         wait_seen(&s.seen[0], 2, scheme_at(n));
         pr_endpoint *reader = pr_bus_endpoint(s.bus, "reader");
         pr_endpoint_pause(reader);
-        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        int64_t until_us = pr__monotonic_us() + PATIENCE_US;
         while (bus_snapshot(&s).paused != 1 && pr__monotonic_us() < until_us)
             pr__sleep_us(1000);
         snapshot = bus_snapshot(&s);
@@ -306,7 +306,7 @@ static void a_request_gets_its_own_answer(void **state)
 {
     static const char *const wanted[] = {TYPE_PRICE};
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
         stand_open(&s, *state, scheme_at(n));
@@ -350,7 +350,7 @@ static pr_handled answer_twice(void *user, pr_scope *scope)
 static void a_second_answer_is_dropped(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
         stand_open(&s, *state, scheme_at(n));
@@ -359,7 +359,7 @@ static void a_second_answer_is_dropped(void **state)
         pr_message request = ask("{\"n\":1}");
         check_ok(pr_bus_request(s.bus, "prices", &request, NULL, &reply, &err), &err, scheme_at(n));
         assert_string_equal(pr_reply_message(reply)->type, TYPE_PRICE);
-        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        int64_t until_us = pr__monotonic_us() + PATIENCE_US;
         while (bus_snapshot(&s).late_replies == 0 && pr__monotonic_us() < until_us)
             pr__sleep_us(1000);
         assert_int_equal(bus_snapshot(&s).late_replies, 1);
@@ -372,7 +372,7 @@ static void a_second_answer_is_dropped(void **state)
 static pr_handled answer_late(void *user, pr_scope *scope)
 {
     stand *s = user;
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (atomic_load(&s->seen[1]) == 0 && pr__monotonic_us() < until_us)
         pr__sleep_us(1000); /* until the requester has given up */
     return answer(user, scope);
@@ -381,7 +381,7 @@ static pr_handled answer_late(void *user, pr_scope *scope)
 static void a_late_answer_is_counted_and_dropped(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
         stand_open(&s, *state, scheme_at(n));
@@ -396,7 +396,7 @@ static void a_late_answer_is_counted_and_dropped(void **state)
         assert_int_equal(err.retry, PR_RETRY_UNKNOWN);
         assert_null(reply);
         atomic_store(&s.seen[1], 1);
-        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        int64_t until_us = pr__monotonic_us() + PATIENCE_US;
         while (bus_snapshot(&s).late_replies == 0 && pr__monotonic_us() < until_us)
             pr__sleep_us(1000);
         assert_int_equal(bus_snapshot(&s).late_replies, 1);
@@ -426,7 +426,7 @@ static pr_handled ask_further(void *user, pr_scope *scope)
 static void a_handler_may_ask_another_before_it_answers(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         pr_reply *reply = NULL;
         stand_open(&s, *state, scheme_at(n));
@@ -446,7 +446,9 @@ static void a_handler_may_ask_another_before_it_answers(void **state)
 static void *stop_soon(void *user)
 {
     stand *s = user;
-    while (bus_snapshot(s).published == 0)
+    pr_bus_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
+    while (pr_bus_snapshot_get(s->bus, &snapshot, NULL) == PR_OK && snapshot.published == 0 &&
+           !atomic_load(&s->w->over))
         pr__sleep_us(1000);
     pr_bus_stop(s->bus);
     return NULL;
@@ -454,18 +456,17 @@ static void *stop_soon(void *user)
 
 static void who_waits_is_told_that_the_bus_stops(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
     pr_reply *reply = NULL;
-    pthread_t thread;
     stand_open(&s, *state, scheme_at(0));
     check_ok(pr_bus_on(s.bus, "silent", TYPE_ASK, count_one, &s.seen[0], &err), &err, "silent");
     stand_start(&s);
-    assert_int_equal(pthread_create(&thread, NULL, stop_soon, &s), 0);
+    world_thread(s.w, stop_soon, &s);
     pr_message request = ask("{}");
     check_error(pr_bus_request(s.bus, "silent", &request, NULL, &reply, &err), &err, PR_E_CANCELLED,
                 "was stopped", "stop");
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    world_join(s.w);
     stand_close(&s);
 }
 
@@ -496,21 +497,19 @@ static void *ask_many(void *user)
 
 static void answers_of_many_threads_are_not_mixed_up(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
-    asker askers[4];
-    pthread_t threads[4];
+    static asker askers[4];
     stand_open(&s, *state, scheme_at(0));
     check_ok(pr_bus_on(s.bus, "prices", TYPE_ASK, answer, &s, &err), &err, "on");
     stand_start(&s);
     for (int i = 0; i < 4; i++) {
         askers[i] = (asker){.s = &s, .number = i};
-        assert_int_equal(pthread_create(&threads[i], NULL, ask_many, &askers[i]), 0);
+        world_thread(s.w, ask_many, &askers[i]);
     }
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    world_join(s.w);
+    for (int i = 0; i < 4; i++)
         assert_int_equal(askers[i].status, PR_OK);
-    }
     assert_int_equal(bus_snapshot(&s).replies, 40);
     stand_close(&s);
 }

@@ -11,8 +11,11 @@
 #include "base/time.h"
 #include "bus/other.h"
 
-#define SLOW_US  2000000 /* more than three leases */
-#define SHARE_US 10000
+#define LEASE_MS 600
+/* Renewed more than once, and no pause of the machine is as long as what is left of a lease. */
+#define SLOW_LEASE_MS 2000
+#define SLOW_US       4500000
+#define SHARE_US      10000
 
 static pr_endpoint *own_endpoint;
 
@@ -26,6 +29,14 @@ static void say(const char *word)
 {
     ssize_t ignored = write(STDOUT_FILENO, word, strlen(word));
     (void)ignored;
+}
+
+/* Our input is closed. */
+static void wait_until_told(void)
+{
+    char word = 0;
+    while (read(STDIN_FILENO, &word, 1) < 0 && errno == EINTR)
+        ;
 }
 
 typedef struct child {
@@ -43,7 +54,7 @@ static pr_handled child_handle(void *user, pr_scope *scope)
     const child *c = user;
     if (strcmp(c->mode, "leased") == 0) {
         say("i");
-        usleep(300000); /* it is frozen meanwhile */
+        wait_until_told(); /* it is frozen meanwhile */
     }
     if (strcmp(c->mode, "slow-leased") == 0) {
         say("i");
@@ -63,7 +74,7 @@ static pr_handled child_handle(void *user, pr_scope *scope)
     if (strcmp(c->mode, "leased") == 0 || strcmp(c->mode, "slow-leased") == 0)
         say(good ? "d" : "l");
     if (strncmp(c->mode, "stop", 4) == 0) {
-        int64_t until_us = pr__monotonic_us() + WAIT_US;
+        int64_t until_us = pr__monotonic_us() + PATIENCE_US;
         say("i");
         while (!pr_scope_cancelled(scope) && pr__monotonic_us() < until_us)
             pr__sleep_us(1000);
@@ -105,7 +116,7 @@ static bool twin_send(pr_transport *sender)
 static bool twin_settle(void)
 {
     pr_endpoint_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (pr_endpoint_snapshot_get(own_endpoint, &snapshot, NULL) == PR_OK &&
            snapshot.handled + snapshot.duplicate < COPIES && pr__monotonic_us() < until_us)
         pr__sleep_us(1000);
@@ -121,7 +132,6 @@ static int twin(child *c, const char *address, const char *threads)
     pr_transport *sender = NULL, *receiver = NULL;
     pthread_t thread;
     void *ran = NULL;
-    char word = 0;
     int64_t wait_ms = 0;
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = CONSUMER, .types = types, .type_count = 1, .handler = twin_handle,
@@ -136,8 +146,8 @@ static int twin(child *c, const char *address, const char *threads)
     for (int i = 0; good && i < COPIES; i++)
         good = twin_send(sender);
     say(good ? "r" : "f");
-    while (good && read(STDIN_FILENO, &word, 1) < 0 && errno == EINTR)
-        ;
+    if (good)
+        wait_until_told();
     good = good && pthread_create(&thread, NULL, twin_run, NULL) == 0;
     if (good) {
         bool settled = twin_settle();
@@ -188,7 +198,7 @@ int bus_child_run(const bus_provider *provider, char **argv)
     static const char *const types[] = {TYPE_ORDER};
     pr_store *store = provider->open(argv[3]);
     pr_transport *transport = NULL;
-    bool leased = strstr(c.mode, "leased") != NULL;
+    bool leased = strstr(c.mode, "leased") != NULL, slow = strcmp(c.mode, "slow-leased") == 0;
 #ifdef PR_FAULT_POINTS
     if (argv[5][0] != '\0')
         pr__fault_reset(argv[5]);
@@ -197,13 +207,16 @@ int bus_child_run(const bus_provider *provider, char **argv)
         PR_ENDPOINT_OPTIONS(.id = CONSUMER, .types = types, .type_count = 1,
                             .handler = child_handle, .user = &c,
                             .inbox = leased ? PR_INBOX_LEASED : PR_INBOX_TRANSACTIONAL,
-                            .lease_ms = 600, .poll_ms = 5, .stop_grace_ms = 100,
+                            .lease_ms = slow ? SLOW_LEASE_MS : LEASE_MS, .poll_ms = 5,
+                            .stop_grace_ms = 100,
                             .concurrency = (uint32_t)strtol(argv[4], NULL, 10), .busy_wait_ms = 300,
                             .batch_max = strcmp(c.mode, "batch") == 0 ? BATCH : 0);
     if (make_transport(store, &transport) != PR_OK ||
         pr_endpoint_new(store, transport, &opt, &own_endpoint, NULL) != PR_OK)
         return 1;
     (void)signal(SIGTERM, on_term);
+    if (strcmp(c.mode, "share") == 0)
+        say("r"); /* it can be stopped from now on */
     pr_status status = pr_endpoint_run(own_endpoint, NULL);
     pr_endpoint_free(own_endpoint);
     pr_transport_free(transport);

@@ -10,7 +10,6 @@
 
 #define TYPE_STEP  "urn:message:shop:step"
 #define TYPE_OTHER "urn:message:shop:other-step"
-#define LONG_MS    20000
 #define HOUR_US    (3600LL * 1000000)
 
 typedef struct stand {
@@ -21,14 +20,34 @@ typedef struct stand {
     int fail_first; /* so many tries fail */
     int64_t retry_ms;
     atomic_bool release; /* what hangs goes on */
+    bool told;           /* to a thread of the case: what it is to hear */
 } stand;
 
 static const char *const schemes[] = {"memory", "database"};
 
+static void stop(void *of)
+{
+    pr_bus_stop(((stand *)of)->bus);
+}
+
+static void close_all(void *of)
+{
+    stand *s = of;
+    s->bus = pr_bus_free(s->bus);
+    s->memory = pr_transport_free(s->memory);
+}
+
+/* Static in its case: the teardown closes it when the case fails. */
+static void stand_begin(stand *s, world *w)
+{
+    *s = (stand){.w = w};
+    world_owns(w, &(world_end){stop, close_all, s});
+}
+
 static void stand_open(stand *s, world *w, const char *scheme)
 {
     pr_error err = PR_ERROR_INIT;
-    *s = (stand){.w = w};
+    stand_begin(s, w);
     pr_bus_options opt = PR_BUS_OPTIONS(.observer = &w->observer);
     if (strcmp(scheme, "database") == 0) {
         check_ok(pr_bus_open(w->provider->opener, w->address, &opt, &s->bus, &err), &err, "open");
@@ -42,8 +61,8 @@ static void stand_open(stand *s, world *w, const char *scheme)
 
 static void stand_close(stand *s)
 {
-    s->bus = pr_bus_free(s->bus);
-    s->memory = pr_transport_free(s->memory);
+    close_all(s);
+    world_lets_go(s->w, s);
 }
 
 static void on(stand *s, const char *id, const char *type, pr_handler handler)
@@ -73,7 +92,7 @@ static void publish(stand *s, const char *type, const char *body)
 static void idle(stand *s, const char *label)
 {
     pr_error err = PR_ERROR_INIT;
-    check_ok(pr_bus_wait_idle(s->bus, LONG_MS, &err), &err, label);
+    check_ok(pr_bus_wait_idle(s->bus, PATIENCE_MS, &err), &err, label);
 }
 
 static void not_idle(stand *s, int64_t timeout_ms, const char *text, const char *label)
@@ -86,7 +105,7 @@ static void not_idle(stand *s, int64_t timeout_ms, const char *text, const char 
 /* Until that is what is open, and nothing else before it. */
 static void not_idle_in_the_end(stand *s, const char *text, const char *label)
 {
-    int64_t until_us = pr__monotonic_us() + LONG_MS * 1000;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     pr_error err = PR_ERROR_INIT;
     do {
         pr_error_clear(&err);
@@ -146,7 +165,7 @@ static pr_handled count_one(void *user, pr_scope *scope)
 
 static void an_opened_bus_owns_its_store(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
     pr_unit *unit = NULL;
     stand_open(&s, *state, "database");
@@ -169,7 +188,7 @@ static void an_opened_bus_owns_its_store(void **state)
 
 static void waiting_badly_is_refused(void **state)
 {
-    stand s;
+    static stand s;
     pr_error err = PR_ERROR_INIT;
     check_error(pr_bus_wait_idle(NULL, 0, &err), &err, PR_E_INVALID, "NULL", "no bus");
     stand_open(&s, *state, "database");
@@ -204,7 +223,7 @@ static pr_handled pass_on(void *user, pr_scope *scope)
 static void it_waits_for_follow_ups_of_follow_ups(void **state)
 {
     for (size_t n = 0; n < COUNT_OF(schemes); n++) {
-        stand s;
+        static stand s;
         int wanted = 0;
         stand_open(&s, *state, schemes[n]);
         on(&s, "one", TYPE_STEP, pass_on);
@@ -237,8 +256,8 @@ static pr_handled fan_out(void *user, pr_scope *scope)
 static void *wait_for_all(void *user)
 {
     stand *s = user;
-    return pr_bus_wait_idle(s->bus, LONG_MS, NULL) == PR_OK && atomic_load(&s->seen) == 5 ? s
-                                                                                          : NULL;
+    s->told = pr_bus_wait_idle(s->bus, PATIENCE_MS, NULL) == PR_OK && atomic_load(&s->seen) == 5;
+    return NULL;
 }
 #endif
 
@@ -247,14 +266,12 @@ static void *wait_for_all(void *user)
 static void a_handler_between_two_looks_is_noticed(void **state)
 {
 #ifdef PR_FAULT_POINTS
-    stand s;
+    static stand s;
     world *w = *state;
     pr_error err = PR_ERROR_INIT;
-    pthread_t waiter;
-    void *told = NULL;
     const pr_relay_options slow = PR_RELAY_OPTIONS(.messages_per_second = 5);
     const pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .relay = &slow);
-    s = (stand){.w = w};
+    stand_begin(&s, w);
     check_ok(pr_memory_transport_new(w->broker, NULL, &s.memory, &err), &err, "memory");
     check_ok(pr_bus_new(&opt, &s.bus, &err), &err, "bus");
     check_ok(pr_bus_add_transport(s.bus, s.memory, &err), &err, "transport");
@@ -265,12 +282,12 @@ static void a_handler_between_two_looks_is_noticed(void **state)
     pr_endpoint_pause(fan);
     publish(&s, TYPE_STEP, "{}");
     pr__fault_reset("bus.after_look_at_outbox:1:delay:300");
-    assert_int_equal(pthread_create(&waiter, NULL, wait_for_all, &s), 0);
+    world_thread(w, wait_for_all, &s);
     pr__sleep_us(50000); /* so that the first look has begun; later, nothing would be shown */
     pr_endpoint_resume(fan);
-    assert_int_equal(pthread_join(waiter, &told), 0);
+    world_join(w);
     pr__fault_reset(NULL);
-    assert_ptr_equal(told, &s);
+    assert_true(s.told);
     stand_close(&s);
 #else
     (void)state;
@@ -290,7 +307,7 @@ static pr_handled fail_at_first(void *user, pr_scope *scope)
 static void it_waits_for_retries(void **state)
 {
     for (size_t n = 0; n < COUNT_OF(schemes); n++) {
-        stand s;
+        static stand s;
         char named[64];
         stand_open(&s, *state, schemes[n]);
         s.fail_first = 2;
@@ -320,7 +337,7 @@ static pr_handled refuse_it(void *user, pr_scope *scope)
 static void the_dead_and_the_delayed_do_not_count(void **state)
 {
     for (size_t n = 0; n < COUNT_OF(schemes); n++) {
-        stand s;
+        static stand s;
         pr_error err = PR_ERROR_INIT;
         pr_unit *unit = NULL;
         stand_open(&s, *state, schemes[n]);
@@ -346,7 +363,7 @@ static void the_dead_and_the_delayed_do_not_count(void **state)
 static pr_handled hang(void *user, pr_scope *scope)
 {
     stand *s = user;
-    while (!atomic_load(&s->release) && !pr_scope_cancelled(scope))
+    while (!atomic_load(&s->release) && !pr_scope_cancelled(scope) && !atomic_load(&s->w->over))
         pr__sleep_us(1000);
     return count_one(user, scope);
 }
@@ -354,7 +371,7 @@ static pr_handled hang(void *user, pr_scope *scope)
 static void what_is_in_hand_is_named(void **state)
 {
     for (size_t n = 0; n < COUNT_OF(schemes); n++) {
-        stand s;
+        static stand s;
         stand_open(&s, *state, schemes[n]);
         on(&s, "slow", TYPE_STEP, hang);
         on(&s, "quick", TYPE_OTHER, count_one);
@@ -374,27 +391,26 @@ static void *wait_in_a_thread(void *user)
 {
     stand *s = user;
     pr_error err = PR_ERROR_INIT;
-    pr_status status = pr_bus_wait_idle(s->bus, LONG_MS, &err);
-    return status == PR_E_CANCELLED && strstr(err.message, "stopped") ? s : NULL;
+    pr_status status = pr_bus_wait_idle(s->bus, PATIENCE_MS, &err);
+    s->told = status == PR_E_CANCELLED && strstr(err.message, "stopped");
+    return NULL;
 }
 
 static void who_waits_is_told_that_the_bus_stops(void **state)
 {
-    stand s;
-    pthread_t waiter;
-    void *told = NULL;
+    static stand s;
     stand_open(&s, *state, "memory");
     on(&s, "slow", TYPE_STEP, hang);
     start(&s);
     publish(&s, TYPE_STEP, "{}");
     atomic_store(&s.seen, 0);
-    assert_int_equal(pthread_create(&waiter, NULL, wait_in_a_thread, &s), 0);
+    world_thread(s.w, wait_in_a_thread, &s);
     not_idle(&s, 100, "slow", "it hangs"); /* the other one waits by now, or is refused */
     atomic_store(&s.release, true);
     pr_bus_stop(s.bus);
-    assert_int_equal(pthread_join(waiter, &told), 0);
+    world_join(s.w);
     /* it may have seen that all was done just before the stop */
-    assert_true(told == &s || atomic_load(&s.seen) == 1);
+    assert_true(s.told || atomic_load(&s.seen) == 1);
     stand_close(&s);
 }
 
@@ -403,7 +419,7 @@ static void *ask_in_a_thread(void *user)
     stand *s = user;
     pr_reply *reply = NULL;
     pr_message question = step_message(TYPE_STEP, "{}");
-    const pr_request_options opt = PR_REQUEST_OPTIONS(.timeout_ms = 3 * LONG_MS);
+    const pr_request_options opt = PR_REQUEST_OPTIONS(.timeout_ms = 3 * PATIENCE_MS);
     (void)!pr_bus_request(s->bus, "silent", &question, &opt, &reply, NULL);
     pr_reply_free(reply);
     return NULL;
@@ -411,17 +427,17 @@ static void *ask_in_a_thread(void *user)
 
 static void a_request_without_an_answer_is_open(void **state)
 {
-    stand s;
-    pthread_t asker;
+    static stand s;
     stand_open(&s, *state, "database");
     on(&s, "silent", TYPE_STEP, count_one);
     start(&s);
-    assert_int_equal(pthread_create(&asker, NULL, ask_in_a_thread, &s), 0);
-    while (atomic_load(&s.seen) == 0)
+    world_thread(s.w, ask_in_a_thread, &s);
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
+    while (atomic_load(&s.seen) == 0 && pr__monotonic_us() < until_us)
         pr__sleep_us(1000);
     not_idle_in_the_end(&s, "ms: requests: 1 without an answer", "handled, and not answered");
     pr_bus_stop(s.bus);
-    assert_int_equal(pthread_join(asker, NULL), 0);
+    world_join(s.w);
     stand_close(&s);
 }
 

@@ -6,15 +6,17 @@
 
 #include "base/time.h"
 
-#define ID_A "0198c5f2-7d3e-7a10-8b2c-00000000000a"
-#define ID_B "0198c5f2-7d3e-7a10-8b2c-00000000000b"
-#define ROW  "SELECT state || ' ' || attempts || ' ' || takeovers FROM {p}_inbox_parked"
+#define ID_A          "0198c5f2-7d3e-7a10-8b2c-00000000000a"
+#define ID_B          "0198c5f2-7d3e-7a10-8b2c-00000000000b"
+#define LONG_LEASE_MS 2000 /* no pause of the machine is as long as what is left of it */
+#define ROW           "SELECT state || ' ' || attempts || ' ' || takeovers FROM {p}_inbox_parked"
 
 static world *leased(void **state, world_act act)
 {
     world *w = *state;
     w->opt.inbox = PR_INBOX_LEASED;
-    w->opt.lease_ms = 600;
+    if (w->opt.lease_ms == 0)
+        w->opt.lease_ms = 600;
     w->no_effect = true; /* the handler writes when it wants to */
     w->act = act;
     world_start(w);
@@ -77,10 +79,10 @@ static void a_handler_without_a_unit_is_marked_all_the_same(void **state)
     assert_int_equal(world_number(w, PARKED), 0);
 }
 
-/* Longer than the lease, several times; another endpoint of the same id looks for what is due. */
+/* Longer than two leases; another endpoint of the same id looks for what is due. */
 static pr_handled act_sleep(world *w, pr_scope *scope)
 {
-    int64_t until_us = pr__monotonic_us() + 2000000;
+    int64_t until_us = pr__monotonic_us() + LONG_LEASE_MS * INT64_C(2200);
     pr_endpoint *rival = w->extra;
     int64_t wait_ms = 0;
     while (pr__monotonic_us() < until_us) {
@@ -118,7 +120,9 @@ static void rival_close(rival *r)
 
 static void a_long_handler_keeps_its_lease(void **state)
 {
-    world *w = leased(state, act_sleep);
+    world *w = *state;
+    w->opt.lease_ms = LONG_LEASE_MS;
+    (void)leased(state, act_sleep);
     rival r;
     rival_open(w, &r);
     world_send(w, ID_A, NULL, "{}");
@@ -146,7 +150,7 @@ static pr_handled act_be_robbed(world *w, pr_scope *scope)
     pr_unit_free(unit);
     pr_store_free(other);
     if (w->flag) { /* wait until the renewal sees it */
-        int64_t until_us = pr__monotonic_us() + 10000000;
+        int64_t until_us = pr__monotonic_us() + PATIENCE_US;
         while (!pr_scope_cancelled(scope) && pr__monotonic_us() < until_us)
             pr__sleep_us(2000);
         assert_true(pr_scope_cancelled(scope));
@@ -174,7 +178,7 @@ static void a_lost_lease_takes_everything_with_it(void **state)
 
 static pr_handled act_wait_for_cancel(world *w, pr_scope *scope)
 {
-    int64_t until_us = pr__monotonic_us() + 10000000;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     w->flag = 1;
     while (!pr_scope_cancelled(scope) && pr__monotonic_us() < until_us)
         pr__sleep_us(1000);
@@ -222,7 +226,7 @@ static pr_handled act_second_delivery(world *w, pr_scope *scope)
     (void)scope;
     pr_endpoint *second = w->extra;
     pr_endpoint_snapshot s = {.size = (uint32_t)sizeof s};
-    int64_t wait_ms = 0, until_us = pr__monotonic_us() + 10000000;
+    int64_t wait_ms = 0, until_us = pr__monotonic_us() + PATIENCE_US;
     while (s.duplicate == 0 && pr__monotonic_us() < until_us) {
         (void)!pr_endpoint_step(second, &wait_ms, NULL);
         assert_int_equal(pr_endpoint_snapshot_get(second, &s, NULL), PR_OK);
@@ -249,6 +253,8 @@ static void a_second_delivery_beside_the_row_is_acked_and_not_run(void **state)
 
 static pr_handled act_fail_first(world *w, pr_scope *scope)
 {
+    if (!w->flag && strcmp(pr_scope_message(scope)->id, ID_B) == 0)
+        w->extra = w; /* it passed the head */
     return w->flag ? PR_HANDLED_OK : act_retry(w, scope);
 }
 
@@ -261,7 +267,7 @@ static void a_key_waits_behind_its_parked_head(void **state)
     world_until(w, failed, 1);
     world_send(w, ID_B, "k", "{}");
     world_until(w, held, 1);
-    assert_int_equal(w->calls, 1);
+    assert_null(w->extra);
     w->flag = 1;
     world_until(w, handled, 2);
     assert_int_equal(world_number(w, PARKED), 0);

@@ -51,7 +51,7 @@ static void record_open_with(record *r, world *w, const char *scheme, uint32_t c
     static const char *const types[] = {TYPE_ORDER};
     pr_error err = PR_ERROR_INIT;
     memset(r, 0, sizeof *r);
-    pthread_mutex_init(&r->mutex, NULL);
+    pthread_mutex_init(&r->mutex, NULL); /* lives on when the case fails: so does who uses it */
     stand_open(&r->s, w, scheme);
     pr_endpoint_options opt =
         PR_ENDPOINT_OPTIONS(.id = "orders", .types = types, .type_count = 1, .handler = handler,
@@ -78,13 +78,13 @@ static void a_pause_keeps_the_order_of_a_key(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
         for (uint32_t concurrency = 1; concurrency <= 4; concurrency += 3) {
-            record r;
+            static record r;
             record_open(&r, *state, scheme_at(n), concurrency);
             pr_endpoint *orders = pr_bus_endpoint(r.s.bus, "orders");
             publish_all(&r, 0, MESSAGES / 2);
             for (int i = 0; i < 4; i++) {
                 pr_endpoint_pause(orders);
-                int64_t until_us = pr__monotonic_us() + WAIT_US;
+                int64_t until_us = pr__monotonic_us() + PATIENCE_US;
                 while (bus_snapshot(&r.s).paused != 1 && pr__monotonic_us() < until_us)
                     pr__sleep_us(1000);
                 pr__sleep_us(150000); /* what went back has come again */
@@ -101,7 +101,7 @@ static void a_pause_keeps_the_order_of_a_key(void **state)
 static void a_stop_keeps_the_order_of_a_key(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        record r;
+        static record r;
         pr_error err = PR_ERROR_INIT;
         record_open(&r, *state, scheme_at(n), 4);
         publish_all(&r, 0, MESSAGES / 2);
@@ -150,10 +150,7 @@ static void enqueue_some(record *r, int from, int to)
 static void check_once_in_order(record *r)
 {
     world *w = r->s.w;
-    int64_t until_us = pr__monotonic_us() + 2 * WAIT_US;
-    while (world_number(w, EFFECTS) < THROUGH_OUTBOX && pr__monotonic_us() < until_us)
-        pr__sleep_us(50000);
-    assert_int_equal(world_number(w, EFFECTS), THROUGH_OUTBOX);
+    world_until_number(w, EFFECTS, THROUGH_OUTBOX);
     assert_int_equal(world_number(w, "SELECT count(DISTINCT id) FROM effects"), THROUGH_OUTBOX);
     assert_int_equal(world_number(w, "SELECT count(*) FROM effects a JOIN effects b ON "
                                      "substr(a.id, 1, 1) = substr(b.id, 1, 1) AND a.n < b.n AND "
@@ -166,7 +163,7 @@ static void check_once_in_order(record *r)
 /* The server is killed with handlers inside, twice. */
 static void a_database_that_goes_loses_and_turns_nothing(void **state)
 {
-    record r;
+    static record r;
     world *w = *state;
     record_open_with(&r, w, scheme_at(0), 4, write_effect);
     for (int i = 0; i < 2; i++) {
@@ -182,7 +179,7 @@ static void a_database_that_goes_loses_and_turns_nothing(void **state)
    in order. */
 static void a_broker_that_goes_loses_and_turns_nothing(void **state)
 {
-    record r;
+    static record r;
     world *w = *state;
     record_open_with(&r, w, scheme_at(0), 4, write_effect);
     for (int i = 0; i < 5; i++) {

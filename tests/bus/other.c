@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -14,7 +15,7 @@ extern char **environ;
 
 other other_start_with(world *w, const char *mode, const char *threads, const char *fault)
 {
-    other o = {.pid = 0};
+    other o = {.w = w};
     int ends[2], inputs[2];
     posix_spawn_file_actions_t actions;
     char self[] = "/proc/self/exe", flag[] = "--child";
@@ -32,6 +33,7 @@ other other_start_with(world *w, const char *mode, const char *threads, const ch
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, inputs[0], STDIN_FILENO);
     assert_int_equal(posix_spawn(&o.pid, self, &actions, NULL, argv, environ), 0);
+    world_other(w, o.pid);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     close(inputs[0]);
@@ -48,6 +50,12 @@ other other_start(world *w, const char *mode, const char *threads)
 char other_hear(const other *o)
 {
     char word = 0;
+    struct pollfd of = {.fd = o->said, .events = POLLIN};
+    int ready = 0;
+    while ((ready = poll(&of, 1, (int)PATIENCE_MS)) < 0 && errno == EINTR)
+        ;
+    if (ready == 0)
+        fail_msg("the other process says nothing");
     while (read(o->said, &word, 1) < 0 && errno == EINTR)
         ;
     return word;
@@ -57,14 +65,22 @@ int other_wait(const other *o)
 {
     int status = 0;
     assert_int_equal(waitpid(o->pid, &status, 0), o->pid);
+    world_other_ended(o->w, o->pid);
     close(o->said);
     return status;
+}
+
+void other_tell(other *o)
+{
+    if (o->told >= 0)
+        close(o->told);
+    o->told = -1;
 }
 
 int other_end(other *o, int number)
 {
     assert_int_equal(kill(o->pid, number), 0);
-    close(o->told);
+    other_tell(o);
     return other_wait(o);
 }
 

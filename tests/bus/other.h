@@ -8,7 +8,6 @@
 #include "bus/world.h"
 
 #define ID_A       "0198c5f2-7d3e-7a10-8b2c-00000000000a"
-#define WAIT_US    30000000
 #define TYPE_ASK   "urn:message:shop:price-asked"
 #define TYPE_PRICE "urn:message:shop:price-told"
 #define COPIES     16 /* of one message, in each of the twins */
@@ -18,6 +17,7 @@
 #define BUS_CARRIER_ADDRESS "POSTROOM_BUS_CARRIER_ADDRESS"
 
 typedef struct other {
+    world *w;
     pid_t pid;
     int said;
     int told; /* its input: closed to let it go on */
@@ -28,6 +28,7 @@ other other_start(world *w, const char *mode, const char *threads);
 /* Of a batch, the ids that end with an odd digit are handled without asking for the unit. */
 bool other_is_odd(const char *id);
 char other_hear(const other *o); /* a letter that it says; 0 = it ended */
+void other_tell(other *o);       /* to go on */
 int other_wait(const other *o);  /* its status */
 int other_end(other *o, int number);
 

@@ -39,7 +39,7 @@ static void a_busy_delivery_whose_holder_is_killed_is_processed(void **state)
     pr_transport *out = w->sender;
     check_ok(pr_memory_transport_new(w->broker, NULL, &w->sender, &err), &err, "sender");
     world_send(w, ID_A, NULL, "{}");
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (world_snapshot(w).requeued == 0 && pr__monotonic_us() < until_us)
         (void)!pr_endpoint_step(w->endpoint, &wait_ms, NULL);
     assert_true(world_snapshot(w).busy > 0 && world_snapshot(w).requeued > 0);
@@ -67,6 +67,7 @@ static void one_frozen_past_its_lease_can_not_complete(void **state)
     world_start(w);
     world_until(w, handled, 1);
     assert_int_equal(world_number(w, EFFECTS), 1);
+    other_tell(&frozen);
     assert_int_equal(kill(frozen.pid, SIGCONT), 0);
     assert_int_equal(other_hear(&frozen), 'l'); /* lost */
     int status = other_end(&frozen, SIGTERM);
@@ -88,7 +89,7 @@ static void copies_in_three_processes_have_one_effect(void **state)
     for (size_t i = 0; i < TWINS; i++)
         words[i] = other_hear(&twins[i]);
     for (size_t i = 0; i < TWINS; i++)
-        close(twins[i].told);
+        other_tell(&twins[i]);
     for (size_t i = 0; i < TWINS; i++) {
         handled += words[i] == 'r' && other_hear(&twins[i]) == '1' ? 1 : 0;
         int status = other_wait(&twins[i]);
@@ -111,6 +112,8 @@ static void three_processes_share_what_comes(void **state)
     w->endpoint = pr_endpoint_free(w->endpoint);
     for (size_t i = 0; i < TWINS; i++)
         shares[i] = other_start(w, "share", "8");
+    for (size_t i = 0; i < TWINS; i++)
+        assert_int_equal(other_hear(&shares[i]), 'r');
     for (int i = 0; i < OTHERS; i++) {
         char id[PR_UUID_TEXT_SIZE];
         (void)snprintf(id, sizeof id, "0198c5f2-7d3e-7a10-8b2c-%012d", i);
@@ -178,7 +181,7 @@ static void note_reply_to(prices *p, const pr_message *message)
 static pr_handled tell_price(void *user, pr_scope *scope)
 {
     prices *p = user;
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     pr_message price = PR_MESSAGE(.type = TYPE_PRICE, .body = "{}", .body_size_bytes = 2);
     if (p->reply_to[0] == '\0')
         note_reply_to(p, pr_scope_message(scope));
@@ -209,7 +212,7 @@ static void wait_expired(pr_bus *bus, const char *address)
 {
     pr_error err = PR_ERROR_INIT;
     pr_message message = PR_MESSAGE(.type = TYPE_PRICE, .body = "{}", .body_size_bytes = 2);
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (pr_bus_send(bus, address, &message, NULL, NULL) == PR_OK &&
            pr__monotonic_us() < until_us)
         pr__sleep_us(10000);
@@ -241,7 +244,7 @@ static void the_answer_to_a_dead_requester_is_dead(void **state)
     pr_transport *transport = other_transport(w);
     pr_bus *bus = prices_bus(w, &p, transport);
     other asker = other_start(w, "requester", "1");
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (atomic_load(&p.asked) == 0 && pr__monotonic_us() < until_us)
         pr__sleep_us(1000);
     assert_int_equal(atomic_load(&p.asked), 1);
@@ -249,7 +252,7 @@ static void the_answer_to_a_dead_requester_is_dead(void **state)
     assert_true(WIFSIGNALED(other_end(&asker, SIGKILL)));
     wait_expired(bus, p.reply_to);
     atomic_store(&p.answer, true);
-    until_us = pr__monotonic_us() + WAIT_US;
+    until_us = pr__monotonic_us() + PATIENCE_US;
     while (world_number(w, dead) == 0 && pr__monotonic_us() < until_us)
         pr__sleep_us(20000);
     assert_int_equal(world_number(w, dead), 1);

@@ -172,7 +172,7 @@ static void nothing_is_cancelled_without_a_cause(void **state)
 
 static pr_handled act_late(world *w, pr_scope *scope)
 {
-    int64_t until_us = pr__monotonic_us() + 10000000;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     while (!pr_scope_cancelled(scope) && pr__monotonic_us() < until_us)
         pr__sleep_us(1000);
     return w->flag ? PR_HANDLED_OK : PR_HANDLED_RETRY;

@@ -5,10 +5,25 @@
 
 #include "base/time.h"
 
+static void stop(void *of)
+{
+    pr_bus_stop(((stand *)of)->bus);
+}
+
+static void close_all(void *of)
+{
+    stand *s = of;
+    s->bus = pr_bus_free(s->bus);
+    s->memory = pr_transport_free(s->memory);
+    s->database = pr_transport_free(s->database);
+    s->carrier = pr_transport_free(s->carrier);
+}
+
 void stand_open(stand *s, world *w, const char *scheme)
 {
     pr_error err = PR_ERROR_INIT;
     memset(s, 0, sizeof *s);
+    world_owns(w, &(world_end){stop, close_all, s});
     s->w = w;
     s->scheme = scheme;
     check_ok(pr_memory_transport_new(w->broker, NULL, &s->memory, &err), &err, "memory");
@@ -40,10 +55,8 @@ void stand_start(stand *s)
 
 void stand_close(stand *s)
 {
-    s->bus = pr_bus_free(s->bus);
-    pr_transport_free(s->memory);
-    pr_transport_free(s->database);
-    pr_transport_free(s->carrier);
+    close_all(s);
+    world_lets_go(s->w, s);
 }
 
 pr_bus_snapshot bus_snapshot(stand *s)
@@ -55,9 +68,14 @@ pr_bus_snapshot bus_snapshot(stand *s)
 
 void wait_seen(atomic_int *seen, int wanted, const char *label)
 {
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
-    while (atomic_load(seen) < wanted && pr__monotonic_us() < until_us)
+    int last = atomic_load(seen);
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
+    while (last < wanted && pr__monotonic_us() < until_us) {
         pr__sleep_us(1000);
+        if (atomic_load(seen) != last)
+            until_us = pr__monotonic_us() + PATIENCE_US;
+        last = atomic_load(seen);
+    }
     if (atomic_load(seen) != wanted)
         fail_msg("%s: %d, wanted %d", label, atomic_load(seen), wanted);
 }

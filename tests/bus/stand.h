@@ -10,9 +10,9 @@
 #define TYPE_ASK   "urn:message:shop:price-asked"
 #define TYPE_PRICE "urn:message:shop:price-told"
 #define TYPE_NONE  "urn:message:shop:no-price"
-#define WAIT_US    120000000 /* generous: it costs only where something is broken */
 
-/* Its transports are templates, never used by themselves. */
+/* Its transports are templates, never used by themselves. It is static in its case, because threads
+   of a case that fails still use it; the teardown closes it when the case does not. */
 typedef struct stand {
     world *w;
     pr_transport *memory, *database, *carrier;
@@ -28,6 +28,7 @@ void stand_open(stand *s, world *w, const char *scheme);
 void stand_start(stand *s);
 void stand_close(stand *s);
 pr_bus_snapshot bus_snapshot(stand *s);
+/* Fails when nothing changes any more. */
 void wait_seen(atomic_int *seen, int wanted, const char *label);
 
 /* The schemes that cases run on, one after the other; NULL when it was the last. */

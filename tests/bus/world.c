@@ -3,6 +3,11 @@
  */
 #include "bus/world.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "base/time.h"
 
 const bus_provider *bus_provider_in_use;
@@ -64,10 +69,118 @@ int world_setup(void **state)
     return 0;
 }
 
+/* ---- what a case started ---- */
+
+void world_thread(world *w, void *(*thread)(void *), void *user)
+{
+    assert_in_range(w->thread_count, 0, WORLD_THREADS_MAX - 1);
+    assert_int_equal(pthread_create(&w->threads[w->thread_count], NULL, thread, user), 0);
+    w->thread_count++;
+}
+
+static bool join_by(pthread_t thread, const struct timespec *until)
+{
+    return pthread_timedjoin_np(thread, NULL, until) == 0;
+}
+
+static struct timespec patience(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_MS / 1000;
+    return until;
+}
+
+static bool join_all(world *w)
+{
+    const struct timespec until = patience();
+    while (w->thread_count > 0 && join_by(w->threads[w->thread_count - 1], &until))
+        w->thread_count--;
+    return w->thread_count == 0;
+}
+
+void world_join(world *w)
+{
+    if (!join_all(w))
+        fail_msg("%zu threads of the case do not end", w->thread_count);
+}
+
+void world_owns(world *w, const world_end *end)
+{
+    assert_in_range(w->end_count, 0, WORLD_ENDS_MAX - 1);
+    w->ends[w->end_count++] = *end;
+}
+
+void world_lets_go(world *w, const void *of)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < w->end_count; i++) {
+        if (w->ends[i].of != of)
+            w->ends[kept++] = w->ends[i];
+    }
+    w->end_count = kept;
+}
+
+void world_other(world *w, pid_t pid)
+{
+    size_t i = 0;
+    while (i < WORLD_OTHERS_MAX && w->others[i] != 0)
+        i++;
+    assert_in_range(i, 0, WORLD_OTHERS_MAX - 1);
+    w->others[i] = pid;
+}
+
+void world_other_ended(world *w, pid_t pid)
+{
+    for (size_t i = 0; i < WORLD_OTHERS_MAX; i++) {
+        if (w->others[i] == pid)
+            w->others[i] = 0;
+    }
+}
+
+/* In a thread of its own, because what a case found to hang may hang here as well. */
+static void *end_all(void *user)
+{
+    world *w = user;
+    if (w->running)
+        pr_endpoint_stop(w->endpoint);
+    for (size_t i = 0; i < w->end_count; i++)
+        w->ends[i].stop(w->ends[i].of);
+    bool ended = join_all(w);
+    if (w->running)
+        pthread_join(w->thread, NULL);
+    w->running = false;
+    for (size_t i = w->end_count; ended && i > 0; i--)
+        w->ends[i - 1].close(w->ends[i - 1].of);
+    return ended ? w : NULL;
+}
+
+/* Whatever still runs would use what is freed next: the program ends, with the true cause above. */
+static void end_case(world *w)
+{
+    pthread_t thread;
+    void *ended = NULL;
+    struct timespec until = patience();
+    until.tv_sec += PATIENCE_MS / 1000; /* those of the case have theirs */
+    for (size_t i = 0; i < WORLD_OTHERS_MAX; i++) {
+        if (w->others[i] != 0 && kill(w->others[i], SIGKILL) == 0)
+            (void)waitpid(w->others[i], NULL, 0);
+    }
+    atomic_store(&w->over, true);
+    if (!w->running && w->end_count == 0 && w->thread_count == 0)
+        return;
+    if (pthread_create(&thread, NULL, end_all, w) == 0 &&
+        pthread_timedjoin_np(thread, &ended, &until) == 0 && ended)
+        return;
+    (void)printf("Bail out! what a case started does not end\n");
+    (void)fflush(stdout);
+    _exit(1);
+}
+
 int world_teardown(void **state)
 {
     world *w = *state;
-    world_stop(w);
+    end_case(w);
     pr_endpoint_free(w->endpoint);
     pr_transport_free(w->receiver);
     pr_transport_free(w->sender);
@@ -77,6 +190,13 @@ int world_teardown(void **state)
     pthread_mutex_destroy(&w->mutex);
     free(w);
     return 0;
+}
+
+world *world_afresh(void **state)
+{
+    (void)world_teardown(state);
+    (void)world_setup(state);
+    return *state;
 }
 
 static void make_endpoint(world *w)
@@ -125,7 +245,7 @@ void world_send_message(world *w, const pr_message *message)
     size_t count = 0;
     check_ok(pr_transport_submit(w->sender, &submission, 1, &count, &err), &err, "submit");
     assert_int_equal(count, 1);
-    check_ok(pr_transport_poll(w->sender, 1000, &outcome, 1, &count, &err), &err, "poll");
+    check_ok(pr_transport_poll(w->sender, PATIENCE_MS, &outcome, 1, &count, &err), &err, "poll");
     if (count != 1 || outcome.outcome != PR_SUBMIT_CONFIRMED)
         fail_msg("the broker answered %d: %s", (int)outcome.outcome, outcome.reason);
 }
@@ -158,11 +278,14 @@ static void pause_or_step(world *w)
 
 void world_until_at(world *w, const char *name, size_t offset, uint64_t wanted)
 {
-    int64_t deadline_us = pr__monotonic_us() + 20000000;
-    uint64_t value = 0;
+    int64_t deadline_us = 0;
+    uint64_t value = 0, last = UINT64_MAX;
     for (;;) {
         pr_endpoint_snapshot snapshot = world_snapshot(w);
         memcpy(&value, (const char *)&snapshot + offset, sizeof value);
+        if (value != last)
+            deadline_us = pr__monotonic_us() + PATIENCE_US;
+        last = value;
         if (value >= wanted || pr__monotonic_us() >= deadline_us)
             break;
         pause_or_step(w);
@@ -174,8 +297,13 @@ void world_until_at(world *w, const char *name, size_t offset, uint64_t wanted)
 
 void world_until_number(world *w, const char *sql, int64_t wanted)
 {
-    int64_t deadline_us = pr__monotonic_us() + 20000000, value = 0;
-    while ((value = world_number(w, sql)) != wanted && pr__monotonic_us() < deadline_us) {
+    int64_t deadline_us = 0, value = 0, last = -1;
+    while ((value = world_number(w, sql)) != wanted) {
+        if (value != last)
+            deadline_us = pr__monotonic_us() + PATIENCE_US;
+        last = value;
+        if (pr__monotonic_us() >= deadline_us)
+            break;
         for (int i = 0; i < 10; i++) /* looking takes a connection: not at every step */
             pause_or_step(w);
     }

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include <postroom/database.h>
 #include <postroom/memory.h>
@@ -15,10 +16,14 @@
 
 #include "support/test.h"
 
-#define TYPE_ORDER  "urn:message:shop:order-placed"
-#define TYPE_FOLLOW "urn:message:billing:invoice-written"
-#define CONSUMER    "billing"
-#define ADDRESS_MAX 400
+#define TYPE_ORDER        "urn:message:shop:order-placed"
+#define TYPE_FOLLOW       "urn:message:billing:invoice-written"
+#define CONSUMER          "billing"
+#define ADDRESS_MAX       400
+
+#define WORLD_THREADS_MAX 16
+#define WORLD_ENDS_MAX    4
+#define WORLD_OTHERS_MAX  8
 
 typedef struct world world;
 
@@ -55,6 +60,14 @@ typedef struct bus_carrier {
 /* What the handler does. */
 typedef pr_handled (*world_act)(world *w, pr_scope *scope);
 
+/* What a case that fails leaves behind. It is stopped, then the threads of the case are awaited,
+   who may use it to the last, then it is closed. */
+typedef struct world_end {
+    void (*stop)(void *of);
+    void (*close)(void *of);
+    void *of;
+} world_end;
+
 struct world {
     const bus_provider *provider;
     char address[ADDRESS_MAX];
@@ -75,6 +88,12 @@ struct world {
     bool running;
     void *extra;
     atomic_int flag;
+    atomic_bool over; /* the threads of the case are to end */
+    pthread_t threads[WORLD_THREADS_MAX];
+    size_t thread_count;
+    world_end ends[WORLD_ENDS_MAX];
+    size_t end_count;
+    pid_t others[WORLD_OTHERS_MAX]; /* processes of the case; 0 = none */
 };
 
 extern const bus_provider *bus_provider_in_use;
@@ -82,17 +101,31 @@ extern const bus_carrier *bus_carrier_in_use; /* NULL = memory and database */
 
 int world_setup(void **state);
 int world_teardown(void **state);
+/* Another one, for the next row of a table: nothing is left of the row before. */
+world *world_afresh(void **state);
 
 /* Make the endpoint and let it subscribe; then step it, or run it in a thread. */
 void world_start(world *w);
 void world_run(world *w);
 void world_stop(world *w); /* joins the thread; accepts one that does not run */
 
+/* A failed assertion jumps out of a case: what its threads touch must still be there, and is static
+   or the world's; they look at w->over. The teardown ends them, or the program. */
+void world_thread(world *w, void *(*thread)(void *), void *user);
+void world_join(world *w); /* all of them end by themselves */
+/* Stopped and closed by the teardown, unless it was let go before. */
+void world_owns(world *w, const world_end *end);
+void world_lets_go(world *w, const void *of);
+/* A process, killed by the teardown, unless it ended before. */
+void world_other(world *w, pid_t pid);
+void world_other_ended(world *w, pid_t pid);
+
 void world_send(world *w, const char *id, const char *key, const char *body);
 void world_send_message(world *w, const pr_message *message);
 
 pr_endpoint_snapshot world_snapshot(world *w);
-/* Step, or wait while it runs, until a count of the snapshot is reached; fails after 20 s. */
+/* Step, or wait while it runs, until a count of the snapshot is reached; fails when nothing changes
+   any more. */
 #define world_until(w, field, wanted)                                                              \
     world_until_at((w), #field, offsetof(pr_endpoint_snapshot, field), (wanted))
 void world_until_at(world *w, const char *name, size_t offset, uint64_t wanted);

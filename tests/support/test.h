@@ -20,6 +20,17 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* How long a test waits for what must come: generous, because it costs that only where something is
+   broken. Where one thing comes after the other, each has that time. */
+#ifdef __SANITIZE_THREAD__
+#define PATIENCE_MS INT64_C(180000)
+#elif defined(__SANITIZE_ADDRESS__)
+#define PATIENCE_MS INT64_C(120000)
+#else
+#define PATIENCE_MS INT64_C(60000)
+#endif
+#define PATIENCE_US (PATIENCE_MS * 1000)
+
 /* Run a table of tests with TAP output. */
 #define RUN_TESTS(tests)                                                                           \
     (cmocka_set_message_output(CM_OUTPUT_TAP), cmocka_run_group_tests((tests), NULL, NULL))
