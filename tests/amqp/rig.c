@@ -65,7 +65,7 @@ void rig_connect(amqp_rig *rig, const pr_amqp_options *options, const char *quer
 void rig_up(amqp_rig *rig, const pr_amqp_options *options)
 {
     pr_error err = PR_ERROR_INIT;
-    rig_connect(rig, options, "connection_timeout=3000");
+    rig_connect(rig, options, "connection_timeout=20000");
     check_ok(pr_transport_open(rig->transport, RIG_PATIENCE, &err), &err, "open");
 }
 
@@ -147,7 +147,7 @@ void rig_submit_until_blocked(amqp_rig *rig, const char *text, const char *label
     for (int i = 0; i < 5; i++) {
         rig_posts(rig, 1);
         rig_submit(rig, label);
-        if (reaches(rig, PR_TRANSPORT_BLOCKED, text, RIG_PATIENCE / 2, label))
+        if (reaches(rig, PR_TRANSPORT_BLOCKED, text, /* ms= */ 2500, label))
             return;
     }
     rig_wait_state(rig, PR_TRANSPORT_BLOCKED, text, label);
@@ -230,9 +230,15 @@ void rig_no_outcome(amqp_rig *rig, int64_t ms, const char *label)
 
 void rig_works(amqp_rig *rig, const char *label)
 {
-    rig_post *post = rig_posts(rig, 1);
-    rig_submit(rig, label);
-    rig_outcomes(rig, label);
+    rig_post *post = NULL;
+    for (int i = 0; i < RIG_ATTEMPTS; i++) {
+        post = rig_posts(rig, 1);
+        rig_submit(rig, label);
+        rig_outcomes(rig, label);
+        if (post->outcome.outcome != PR_SUBMIT_LOST)
+            break;
+        rig_recover(rig, label);
+    }
     if (post->outcome.outcome != PR_SUBMIT_CONFIRMED)
         fail_msg("case '%s': it does not work: outcome %d, %s", label, (int)post->outcome.outcome,
                  post->outcome.reason);

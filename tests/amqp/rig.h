@@ -13,8 +13,9 @@
 #define RIG_PASSWORD "canary-s3cret"
 #define RIG_TYPE     "urn:message:shop:order-placed"
 #define RIG_POSTS    64
-#define RIG_PATIENCE 5000 /* ms; what must come has to come by then */
-#define RIG_TIMEOUT  600  /* ms; an attempt ends earlier, by connection_timeout=150 */
+#define RIG_PATIENCE PATIENCE_MS /* what must come has to come by then */
+#define RIG_TIMEOUT  600         /* ms; an attempt ends earlier, by connection_timeout=150 */
+#define RIG_ATTEMPTS 10          /* one that the machine paused ends too early, by its time */
 
 typedef struct rig_post {
     char id[300];
@@ -66,7 +67,8 @@ void rig_submit(amqp_rig *rig, const char *label);
 void rig_outcomes(amqp_rig *rig, const char *label);
 /* Poll for ms; no outcome may come. */
 void rig_no_outcome(amqp_rig *rig, int64_t ms, const char *label);
-/* Publish one, which must be confirmed: it works. */
+/* Publish one, which must be confirmed: it works. One that is lost, because the machine took longer
+   than the deadline of the case, is published again. */
 void rig_works(amqp_rig *rig, const char *label);
 
 /* A subscription to "billing"; the status and error are the caller's to look at. */
