@@ -16,7 +16,7 @@
 
 #define LIVE_RECEIVED_MAX 20000
 #define LIVE_RELAYS_MAX   4
-#define LIVE_WAIT_MS      30000 /* deadline of every wait */
+#define LIVE_WAIT_MS      PATIENCE_MS /* deadline of every wait */
 
 typedef struct live_received {
     int32_t key, number;

@@ -48,13 +48,15 @@ static void test_stopped_before(void **state)
     assert_int_equal(live_received_count(at), 0);
 }
 
-/* A relay that sleeps for 20 s when nobody wakes it. */
+#define FAR_MS 600000 /* longer than any wait here */
+
+/* A relay that sleeps for ten minutes when nobody wakes it. */
 static live_relay *sleeper(live *at, uint32_t n, const char *doorbell)
 {
     live_relay *it = live_relay_new(at, n,
-                                    (pr_relay_options){.poll_idle_ms = 20000,
-                                                       .probe_max_ms = 20000,
-                                                       .round_backoff_max_ms = 20000,
+                                    (pr_relay_options){.poll_idle_ms = FAR_MS,
+                                                       .probe_max_ms = FAR_MS,
+                                                       .round_backoff_max_ms = FAR_MS,
                                                        .doorbell = doorbell});
     live_start(it);
     pr_relay_snapshot snapshot = {.size = sizeof snapshot};
@@ -74,10 +76,8 @@ static void test_wake(void **state)
     live_relay *it = sleeper(at, 0, "");
     for (uint32_t i = 1; i <= 5; i++) {
         live_enqueue(at, 1, 1, LIVE_TOPIC);
-        int64_t began_ms = live_now_ms();
         pr_relay_wake(it->relay);
         live_wait_received(at, i);
-        assert_true(live_now_ms() - began_ms < 10000);
     }
     live_stop(it);
     check_ok(it->status, &it->err, "run");
@@ -129,14 +129,12 @@ static void test_doorbell(void **state)
     live_relay *it = sleeper(at, 0, path);
     check_ok(pr_store_set_doorbell_path(at->store, path, &err), &err, "path");
     for (uint32_t i = 0; i < 2; i++) {
-        int64_t began_ms = live_now_ms();
         if (i == 0)
             commit_elsewhere(at, path);
         else
             live_enqueue(at, 2, 1, LIVE_TOPIC);
         live_wait_received(at, i + 1);
-        assert_true(live_now_ms() - began_ms < 10000);
-        pr__sleep_us(1300000); /* it sleeps again, for 20 s */
+        pr__sleep_us(1300000); /* it sleeps again */
     }
     live_stop(it);
     check_ok(it->status, &it->err, "run");
@@ -179,15 +177,13 @@ static void test_stop_releases(void **state)
     live_enqueue(at, -1, 200, LIVE_TOPIC);
     live_start(it);
     live_wait_received(at, 2);
-    int64_t began_ms = live_now_ms();
     live_stop(it);
     check_ok(it->status, &it->err, "run");
-    assert_true(live_now_ms() - began_ms < 10000);
     live_relay *next = live_relay_new(at, 1, (pr_relay_options){0});
     uint64_t published = 0;
     pr_error err = PR_ERROR_INIT;
     check_ok(pr_relay_run_once(next->relay, &published, &err), &err, "run once");
-    assert_true(published >= 180 && published <= 198);
+    assert_in_range(published, 50, 198); /* all 200 would have taken it 10 s */
     live_wait_state(at, "published", 200);
     assert_int_equal(live_check(at), 0);
 }

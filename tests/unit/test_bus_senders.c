@@ -18,8 +18,8 @@
 #define TYPE     "urn:message:unit:direct"
 #define SPARE    3
 #define THREADS  (PR__BUS_SENDERS_MAX + SPARE)
-#define LATE_MS  200
-#define PATIENCE 10000
+#define LATE_MS  1500 /* all of them must have come to wait by then */
+#define PATIENCE PATIENCE_MS
 
 /* The other side, and what was seen of it. */
 typedef struct side {

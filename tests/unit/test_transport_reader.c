@@ -115,7 +115,7 @@ static size_t receive(pr_subscription *subscription, int64_t timeout_ms, pr_deli
 static pr_delivery receive_one(pr_subscription *subscription)
 {
     pr_delivery delivery;
-    assert_int_equal(receive(subscription, 10000, &delivery, 1), 1);
+    assert_int_equal(receive(subscription, PATIENCE_MS, &delivery, 1), 1);
     return delivery;
 }
 
@@ -167,13 +167,13 @@ static void test_keep_holds_a_lease_and_tells_when_it_is_lost(void **state)
 {
     world *at = *state;
     pr_error err = PR_ERROR_INIT;
-    pr_subscription *slow = subscribe(at, "billing", 600, 0);
-    pr_subscription *rival = subscribe(at, "billing", 600, 0);
+    pr_subscription *slow = subscribe(at, "billing", 2000, 0);
+    pr_subscription *rival = subscribe(at, "billing", 30000, 0);
     assert_int_equal(send(at, "in/billing", NULL), PR_SUBMIT_CONFIRMED);
     pr_delivery mine = receive_one(slow);
     assert_false(mine.redelivered);
     pr_delivery none;
-    for (int64_t until = now_ms() + 1500; now_ms() < until;) { /* over two leases */
+    for (int64_t until = now_ms() + 4500; now_ms() < until;) { /* over two leases */
         check_ok(pr_subscription_keep(slow, &err), &err, "keep");
         assert_int_equal(receive(rival, 100, &none, 1), 0);
     }
@@ -224,13 +224,18 @@ static void test_an_idle_subscription_writes_nothing(void **state)
     sqlite3_stmt *stmt = NULL;
     assert_int_equal(sqlite3_open_v2(at->files.path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA data_version", -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int before = sqlite3_column_int(stmt, 0);
-    sqlite3_reset(stmt);
-    assert_int_equal(receive(billing, 1500, &delivery, 1), 0); /* three probes each */
-    assert_int_equal(receive(other, 1500, &delivery, 1), 0);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    assert_int_equal(sqlite3_column_int(stmt, 0), before);
+    int before = -1, after = 0;
+    for (int i = 0; i < 5 && before != after; i++) { /* a machine that paused calms down later */
+        assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+        before = sqlite3_column_int(stmt, 0);
+        sqlite3_reset(stmt);
+        assert_int_equal(receive(billing, 1500, &delivery, 1), 0); /* three probes each */
+        assert_int_equal(receive(other, 1500, &delivery, 1), 0);
+        assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+        after = sqlite3_column_int(stmt, 0);
+        sqlite3_reset(stmt);
+    }
+    assert_int_equal(after, before);
     sqlite3_finalize(stmt);
     sqlite3_close(db);
     pr_subscription_free(billing);
@@ -321,15 +326,15 @@ static void test_a_temporary_reader_is_kept_and_expires(void **state)
 {
     world *at = *state;
     pr_error err = PR_ERROR_INIT;
-    pr_subscription *replies = subscribe(at, "r1", 0, 500);
+    pr_subscription *replies = subscribe(at, "r1", 0, 1500);
     pr_delivery delivery;
-    for (int64_t until = now_ms() + 1500; now_ms() < until;) /* three expiries */
+    for (int64_t until = now_ms() + 3200; now_ms() < until;) /* two expiries */
         assert_int_equal(receive(replies, 100, &delivery, 1), 0);
     assert_int_equal(send(at, "reply/r1", NULL), PR_SUBMIT_CONFIRMED);
     delivery = receive_one(replies);
     ack(replies, delivery.tag);
     /* its holder is not heard of any more */
-    int64_t deadline = now_ms() + 10000;
+    int64_t deadline = now_ms() + PATIENCE_MS;
     while (send(at, "reply/r1", NULL) != PR_SUBMIT_RETURNED)
         assert_true(now_ms() < deadline);
     size_t got = 0;
