@@ -7,14 +7,13 @@
  */
 #include <string.h>
 
-#include <postroom/headers.h>
-
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "core/address.h"
 #include "core/bus.h"
+#include "core/contract.h"
 #include "port/store.h"
 
 #define ORIGIN  "bus"
@@ -230,11 +229,10 @@ pr_status pr_bus_publish_object(pr_bus *bus, const pr_contract *contract, const 
     if (!contract)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "the contract is NULL");
     TRY(pr_contract_encode(contract, object, &body, &size, err));
-    pr_message message = PR_MESSAGE(.type = contract->type, .type_version = contract->type_version,
-                                    .content_type = pr_contract_content_type(contract), .key = key,
-                                    .body = body, .body_size_bytes = size);
-    if (contract->flags & PR_CONTRACT_UNROUTED_OK)
-        message.headers = "{\"" PR_HEADER_NAME_UNROUTED_OK "\":{\"bool\":true}}";
+    pr_message message =
+        PR_MESSAGE(.type = contract->type, .type_version = contract->type_version,
+                   .content_type = pr_contract_content_type(contract), .key = key, .body = body,
+                   .body_size_bytes = size, .headers = pr__contract_headers(contract));
     return pr_bus_publish(bus, &message, ret_enqueued, err);
 }
 

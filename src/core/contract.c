@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include <postroom/headers.h>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "core/message.h"
@@ -18,6 +20,12 @@
 #define ORIGIN      "contract"
 #define FLAGS_KNOWN (PR_CONTRACT_RAW | PR_CONTRACT_REFUSE_UNKNOWN | PR_CONTRACT_UNROUTED_OK)
 #define CODECS_MAX  16 /* of one contract */
+
+const char *pr__contract_headers(const pr_contract *contract)
+{
+    bool unrouted_ok = (contract->flags & PR_CONTRACT_UNROUTED_OK) != 0;
+    return unrouted_ok ? "{\"" PR_HEADER_NAME_UNROUTED_OK "\":{\"bool\":true}}" : NULL;
+}
 
 const char *pr__contract_kind_text(pr_contract_kind kind)
 {

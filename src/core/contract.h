@@ -29,6 +29,9 @@ const pr_contract *pr__contracts_reached(const pr_contracts *contracts, const ch
 /* "domain event", "integration event", "command", "reply"; "unknown" for a value that is none. */
 const char *pr__contract_kind_text(pr_contract_kind kind);
 
+/* The headers that a message has by its contract; NULL: none. */
+const char *pr__contract_headers(const pr_contract *contract);
+
 /* What encode and decode rely on, too cheap to leave out there. INVALID. */
 pr_status pr__contract_check_shape(const pr_contract *contract, pr_error *err);
 

@@ -10,11 +10,10 @@
 
 #include <string.h>
 
-#include <postroom/headers.h>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "base/uuid.h"
+#include "core/contract.h"
 #include "core/unit.h"
 
 #define ORIGIN     "events"
@@ -214,13 +213,14 @@ static pr_status encode_event(const pr_contracts *contracts, struct pr__raised_e
         pr__error_context(err, "event '%s' version %u", event->type, event->type_version);
         return status;
     }
-    bool unrouted_ok = (contract->flags & PR_CONTRACT_UNROUTED_OK) != 0;
     encoded->bodies[encoded->count] = body;
-    encoded->messages[encoded->count++] = (pr_message)PR_MESSAGE(
-            .id = event->id, .type = event->type, .type_version = event->type_version,
-            .content_type = pr_contract_content_type(contract), .key = event->key,
-            .occurred_at_us = event->occurred_at_us, .body = body, .body_size_bytes = body_size,
-            .headers = unrouted_ok ? "{\"" PR_HEADER_NAME_UNROUTED_OK "\":{\"bool\":true}}" : NULL);
+    encoded->messages[encoded->count++] =
+        (pr_message)PR_MESSAGE(.id = event->id, .type = event->type,
+                               .type_version = event->type_version,
+                               .content_type = pr_contract_content_type(contract),
+                               .key = event->key, .occurred_at_us = event->occurred_at_us,
+                               .body = body, .body_size_bytes = body_size,
+                               .headers = pr__contract_headers(contract));
     return PR_OK;
 }
 
