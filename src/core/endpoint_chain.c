@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "base/uuid.h"
 #include "core/endpoint.h"
+#include "core/saga_ride.h"
 #include "core/scope.h"
 #include "core/unit.h"
 
@@ -57,6 +58,7 @@ static void close_unit(pr_scope *scope)
 {
     if (scope->unit)
         pr__unit_unguard(scope->unit);
+    pr__saga_ride_done(scope);
     scope->unit = pr_unit_free(scope->unit); /* rolled back unless it was committed */
     scope->unit_state = PR__UNIT_NONE;
     scope->inbox->row_gone = false;
@@ -124,10 +126,8 @@ static pr_status touch(pr_scope *scope, pr_error *err)
     return pr__scope_inherit(scope, err);
 }
 
-pr_status pr_scope_unit_get(pr_scope *scope, pr_unit **ret_unit, pr_error *err)
+static pr_status get_unit(pr_scope *scope, pr_unit **ret_unit, pr_error *err)
 {
-    if (!scope || !ret_unit)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "scope or ret_unit is NULL");
     if (scope->unit_state == PR__UNIT_LAZY && !scope->in_inbox && !scope->shared)
         return pr__fail(err, PR_E_STATE, ORIGIN,
                         "with the leased inbox there is a unit only inside of 'inbox'");
@@ -141,6 +141,14 @@ pr_status pr_scope_unit_get(pr_scope *scope, pr_unit **ret_unit, pr_error *err)
                         "middleware, outside of what needs it");
     *ret_unit = scope->unit;
     return PR_OK;
+}
+
+pr_status pr_scope_unit_get(pr_scope *scope, pr_unit **ret_unit, pr_error *err)
+{
+    if (!scope || !ret_unit)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "scope or ret_unit is NULL");
+    TRY(get_unit(scope, ret_unit, err));
+    return pr__saga_ride_flush(scope, err);
 }
 
 pr_unit *pr_scope_unit(pr_scope *scope)
@@ -180,11 +188,13 @@ static pr_handled complete(pr_scope *scope)
     pr_outcome outcome = PR_OUTCOME_NOT_COMMITTED;
     pr_error local = PR_ERROR_INIT;
     pr_unit *unit = NULL;
-    if (pr_scope_unit_get(scope, &unit, &local) != PR_OK) {
+    if (get_unit(scope, &unit, &local) != PR_OK) {
         if (stopped(scope))
             return PR_HANDLED_STOPPED;
         return pr__scope_trouble(scope, &local);
     }
+    if (pr__saga_ride_refused(scope))
+        return pr__saga_ride_put_off(scope);
     pr__unit_unguard(unit);
     pr_status status = scope->in_inbox
                            ? pr__inbox_complete(unit, scope->inbox, &entry, &outcome, &local)
@@ -195,6 +205,8 @@ static pr_handled complete(pr_scope *scope)
     }
     if (status != PR_OK)
         return pr__scope_trouble(scope, &local);
+    if (entry == PR__INBOX_MOVED)
+        return pr__saga_ride_lost(scope);
     if (entry != PR__INBOX_HANDLED)
         return stop(scope, entry);
     scope->committed = true;
@@ -252,10 +264,20 @@ static pr_status enter(pr_scope *scope, pr__inbox_entry *ret_entry, pr_error *er
     return guard(scope, err);
 }
 
+/* Its saga's row comes with the message; where something stands before the handler, only what is
+   known of it undecoded. */
+static void ask_saga(pr_scope *scope, const pr_next *next)
+{
+    const pr_endpoint_options *opt = &scope->endpoint->opt;
+    if (opt->handler == pr_saga_handle && scope->unit_state == PR__UNIT_LAZY)
+        pr__saga_ride_ask(opt->user, scope, pr__next_is_handler(next));
+}
+
 static pr_handled enter_transactional(pr_scope *scope, pr_next *next)
 {
     pr__inbox_entry entry = PR__INBOX_RUN;
     pr_error local = PR_ERROR_INIT;
+    ask_saga(scope, next);
     pr_status status = enter(scope, &entry, &local);
     if (status != PR_OK)
         return pr__scope_trouble(scope, &local);

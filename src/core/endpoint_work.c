@@ -215,6 +215,7 @@ static pr_status follow(pr_endpoint *endpoint, pr__work *work, pr__inbox_entry e
     case PR__INBOX_PARKED:
     case PR__INBOX_HANDLED:
     case PR__INBOX_RUN:
+    case PR__INBOX_MOVED:
         *ret_verdict = PR__WORK_ACK;
         return PR_OK;
     }

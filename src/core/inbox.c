@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fault.h"
@@ -175,7 +176,8 @@ pr__inbox_visit pr__inbox_visit_of(const pr__inbox_work *work)
     return (pr__inbox_visit){.key = &work->key,
                              .hash = work->hash,
                              .message_key = work->message->key,
-                             .order = work->order};
+                             .order = work->order,
+                             .saga = work->look};
 }
 
 static pr_status enter_next(pr_unit *unit, pr__savepoint_step step, const pr__inbox_work *work,
@@ -355,6 +357,7 @@ static pr_status complete_by_steps(pr_unit *unit, const pr__inbox_work *work, co
                                    pr_error *err)
 {
     bool deleted = true;
+    pr_assert(!work->change); /* only where it goes with the commit does a save wait for it */
     TRY(check_marked(unit, work, err));
     if (token)
         TRY(unit->ops->inbox_unpark(unit, &work->key, token, &deleted, err));
@@ -371,7 +374,8 @@ static pr_status complete_at_once(pr_unit *unit, const pr__inbox_work *work, con
                                   pr__inbox_entry *ret_entry, pr_outcome *ret_outcome,
                                   pr_error *err)
 {
-    pr__inbox_end end = {.key = &work->key, .hash = work->hash, .token = token};
+    pr__inbox_end end = {
+        .key = &work->key, .hash = work->hash, .token = token, .saga = work->change};
     pr__inbox_check check = PR__INBOX_KEPT;
     pr_error local = PR_ERROR_INIT;
     TRY(order_fault(err));
@@ -384,6 +388,11 @@ static pr_status complete_at_once(pr_unit *unit, const pr__inbox_work *work, con
         return PR_OK;
     case PR__INBOX_BROKEN:
         return broken(&local, err);
+    case PR__INBOX_UNSAVED:
+        *ret_entry = PR__INBOX_MOVED;
+        if (status != PR_OK)
+            pr__error_copy(err, &local);
+        return status;
     case PR__INBOX_KEPT:
         break;
     }

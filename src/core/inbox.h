@@ -27,17 +27,20 @@ typedef struct pr__inbox_work {
     bool row_gone;     /* that row was deleted in the unit that is open */
     uint32_t attempts; /* charged before */
     pr_order order;
+    pr__saga_look *look; /* pr__inbox_enter loads it too, where a store can; NULL = none */
+    const pr__saga_change *change; /* pr__inbox_complete saves it too; NULL = none */
 } pr__inbox_work;
 
 typedef enum pr__inbox_entry {
-    PR__INBOX_RUN = 1, /* enter: the mark stands in the open unit; run the handler */
-    PR__INBOX_HANDLED, /* complete: committed */
-    PR__INBOX_PARKED,  /* park: a durable copy stands now */
-    PR__INBOX_DONE,    /* it was done before; a parked row of its id is gone */
-    PR__INBOX_COPY,    /* a durable copy stood already */
-    PR__INBOX_HELD,    /* enter: parked behind an older one of its key */
-    PR__INBOX_LOST,    /* the parked row is no longer this work's: nothing was changed */
-    PR__INBOX_CONFLICT /* the id stands with other content: nothing was changed */
+    PR__INBOX_RUN = 1,  /* enter: the mark stands in the open unit; run the handler */
+    PR__INBOX_HANDLED,  /* complete: committed */
+    PR__INBOX_PARKED,   /* park: a durable copy stands now */
+    PR__INBOX_DONE,     /* it was done before; a parked row of its id is gone */
+    PR__INBOX_COPY,     /* a durable copy stood already */
+    PR__INBOX_HELD,     /* enter: parked behind an older one of its key */
+    PR__INBOX_LOST,     /* the parked row is no longer this work's: nothing was changed */
+    PR__INBOX_CONFLICT, /* the id stands with other content: nothing was changed */
+    PR__INBOX_MOVED     /* complete: the saga's row is not as it was loaded: nothing was changed */
 } pr__inbox_entry;
 
 /* Mark, look for a parked row, look for a blocked key. *ret_unit is set for RUN only. */
@@ -71,8 +74,8 @@ pr_status pr__inbox_lease_unit(pr_store *store, const pr__inbox_work *work, pr_u
                                pr__inbox_entry *ret_entry, pr_error *err);
 
 /* After the handler: is the unit still the one that was entered? Delete the parked row and
-   commit. The unit stays the caller's to free. HANDLED or LOST. STATE: the handler spoiled its
-   unit. */
+   commit. The unit stays the caller's to free. HANDLED, LOST or MOVED. STATE: the handler spoiled
+   its unit. */
 pr_status pr__inbox_complete(pr_unit *unit, const pr__inbox_work *work, pr__inbox_entry *ret_entry,
                              pr_outcome *ret_outcome, pr_error *err);
 

@@ -112,6 +112,11 @@ bool pr__next_is_inbox(const pr_next *next)
     return next->index < chain->count && chain->items[next->index].invoke == pr__inbox_invoke;
 }
 
+bool pr__next_is_handler(const pr_next *next)
+{
+    return next->index == next->chain->count;
+}
+
 pr_handled pr_next_invoke(pr_next *next, pr_scope *scope)
 {
     if (!next || !scope)

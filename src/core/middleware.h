@@ -36,6 +36,8 @@ pr_status pr__chain_make(const pr_middleware *list, size_t count, bool leased, p
 
 /* Does the inbox come next? */
 bool pr__next_is_inbox(const pr_next *next);
+/* Does the handler? */
+bool pr__next_is_handler(const pr_next *next);
 
 pr_handled pr__unit_invoke(void *user, pr_scope *scope, pr_next *next);
 pr_handled pr__inbox_invoke(void *user, pr_scope *scope, pr_next *next);

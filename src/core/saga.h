@@ -1,7 +1,7 @@
 /*
  * A saga's inside, shared by its files: saga.c (types), saga_state.c (the codec of the state),
  * saga_timeout.c (open timeouts), saga_step.c (load, run, save), saga_handle.c (messages),
- * saga_lease.c (steps that work outside the database).
+ * saga_lease.c (steps that work outside the database). What goes with a message: saga_ride.h.
  */
 #ifndef PR_CORE_SAGA_H
 #define PR_CORE_SAGA_H
@@ -80,6 +80,11 @@ void pr__saga_count(pr_saga *saga, const pr_saga_snapshot *counted);
 /* The same, once the unit has committed, and never if it does not. */
 void pr__saga_count_after(pr_saga *saga, pr_unit *unit, const pr_saga_snapshot *counted);
 
+/* ---- saga_handle.c ---- */
+
+/* What it does with messages of this type; NULL = nothing. */
+const pr_saga_message *pr__saga_message_find(const pr_saga *saga, const char *type);
+
 /* ---- saga_state.c ---- */
 
 /* An empty object of the newest contract. NOMEM. */
@@ -118,8 +123,11 @@ void pr__saga_new_id(const pr_store *store, char out[PR_UUID_TEXT_SIZE]);
 /* Insert an instance where there is none. *ret_inserted false: one stands, load it. */
 pr_status pr__saga_step_insert(pr_saga_step *step, bool *ret_inserted, pr_error *err);
 pr_status pr__saga_step_load(pr_saga_step *step, bool *ret_found, pr_error *err);
+/* False: its row did not come with the message, or was had before. */
+bool pr__saga_step_loaded(pr_saga_step *step, bool *ret_found);
 bool pr__saga_row_leased(const pr__saga_row *row);
-/* Encode and save; lease_token NULL: not a leased step. *ret_saved false: lost. */
+/* Encode and save; lease_token NULL: not a leased step. *ret_saved false: lost. A save may wait for
+   the commit of its message: it counts as saved, and is told of then. */
 pr_status pr__saga_step_save(pr_saga_step *step, const char *lease_token, bool *ret_saved,
                              pr_error *err);
 

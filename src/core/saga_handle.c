@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "core/saga.h"
 #include "core/saga_key.h"
+#include "core/saga_ride.h"
 
 #define ORIGIN         PR_SAGA_ORIGIN
 #define PUT_OFF_MS_MAX 1000 /* a lease may be given back before it ends */
@@ -24,6 +25,15 @@ static inline void auto_done(pr_saga_step *step)
     pr__saga_step_done(step);
 }
 #define AUTO_STEP __attribute__((cleanup(auto_done))) pr_saga_step
+
+const pr_saga_message *pr__saga_message_find(const pr_saga *saga, const char *type)
+{
+    for (size_t i = 0; i < saga->type.message_count; i++) {
+        if (strcmp(saga->type.messages[i].type, type) == 0)
+            return &saga->type.messages[i];
+    }
+    return NULL;
+}
 
 /* ---- answers ---- */
 
@@ -82,7 +92,7 @@ static pr_handled run(pr_saga_step *step, pr_saga_handler handler)
         return local.status == PR_E_CONTENT ? dead(step->scope, local.message)
                                             : refused(saga, step->scope, &local);
     if (!saved)
-        return put_off(step->scope, "another has moved the saga meanwhile", LOST_MS);
+        return pr__saga_ride_put_off(step->scope);
     step->counted.stepped++;
     if (step->restart_id[0])
         step->counted.restarted++;
@@ -179,21 +189,31 @@ static pr_handled missing(pr_saga_step *step, const pr_saga_message *entry)
     return PR_HANDLED_OK;
 }
 
+/* The instance of a message, made where there is none and this one starts it. */
+static pr_status find(pr_saga_step *step, bool starts, bool *ret_here, pr_error *err)
+{
+    bool looked = pr__saga_step_loaded(step, ret_here);
+    if (looked && (*ret_here || !starts))
+        return PR_OK;
+    if (starts)
+        TRY(pr__saga_step_insert(step, ret_here, err));
+    return *ret_here ? PR_OK : pr__saga_step_load(step, ret_here, err);
+}
+
 static pr_handled handle_message(pr_saga_step *step, const pr_saga_message *entry)
 {
     char key[PR_SAGA_KEY_SIZE];
     pr_error local = PR_ERROR_INIT;
     bool here = false;
+    bool starts = (entry->flags & PR_SAGA_STARTS) != 0;
     if (pr__saga_key_of(step->saga, entry, step->scope, key, &local) != PR_OK)
         return dead(step->scope, local.message);
     step->key.correlation_key = key;
-    if (entry->flags & PR_SAGA_STARTS && pr__saga_step_insert(step, &here, &local) != PR_OK)
-        return refused(step->saga, step->scope, &local);
-    if (!here && pr__saga_step_load(step, &here, &local) != PR_OK)
+    if (find(step, starts, &here, &local) != PR_OK)
         return refused(step->saga, step->scope, &local);
     if (here)
         return move(step, entry);
-    if (entry->flags & PR_SAGA_STARTS) /* swept, or rolled back, between two statements */
+    if (starts) /* swept, or rolled back, between two statements */
         return put_off(step->scope, "the saga ended while it was looked for", LOST_MS);
     return missing(step, entry);
 }
@@ -286,15 +306,6 @@ static pr_handled tell(pr_saga_step *step, pr_handled handled)
     return handled;
 }
 
-static const pr_saga_message *entry_of(const pr_saga *saga, const char *type)
-{
-    for (size_t i = 0; i < saga->type.message_count; i++) {
-        if (strcmp(saga->type.messages[i].type, type) == 0)
-            return &saga->type.messages[i];
-    }
-    return NULL;
-}
-
 pr_handled pr_saga_handle(void *user, pr_scope *scope)
 {
     pr_saga *saga = user;
@@ -302,12 +313,15 @@ pr_handled pr_saga_handle(void *user, pr_scope *scope)
     pr_unit *unit = NULL;
     pr_error local = PR_ERROR_INIT;
     const pr_message *message = pr_scope_message(scope);
-    if (!saga || !message || pr_scope_unit_get(scope, &unit, &local) != PR_OK)
+    if (!saga || !message || pr_scope_unit_get(scope, &unit, &local) != PR_OK) {
+        if (scope && pr__saga_ride_refused(scope))
+            return pr__saga_ride_put_off(scope);
         return PR_HANDLED_RETRY; /* the scope keeps why there is no unit */
+    }
     if (!unit->ops->saga_load)
         return dead(scope, "the store supports no sagas");
     bool timeout = saga->timeout.type && strcmp(message->type, saga->timeout.type) == 0;
-    const pr_saga_message *entry = timeout ? NULL : entry_of(saga, message->type);
+    const pr_saga_message *entry = timeout ? NULL : pr__saga_message_find(saga, message->type);
     if (!timeout && !entry) {
         pr__format(reason, sizeof reason, "saga '%s' takes no '%s'", saga->type.name,
                    message->type);

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/text.h"
 #include "core/saga.h"
+#include "core/saga_ride.h"
 
 #define ORIGIN PR_SAGA_ORIGIN
 
@@ -57,8 +58,18 @@ pr_status pr__saga_step_insert(pr_saga_step *step, bool *ret_inserted, pr_error 
     return PR_OK;
 }
 
+bool pr__saga_step_loaded(pr_saga_step *step, bool *ret_found)
+{
+    if (!pr__saga_ride_loaded(step->scope, &step->key, ret_found, &step->row))
+        return false;
+    PR_FAULT("saga.after_load");
+    return true;
+}
+
 pr_status pr__saga_step_load(pr_saga_step *step, bool *ret_found, pr_error *err)
 {
+    if (pr__saga_step_loaded(step, ret_found))
+        return PR_OK;
     TRY(ops_of(step)->saga_load(step->unit, &step->key, step->arena, ret_found, &step->row, err));
     PR_FAULT("saga.after_load");
     return PR_OK;
@@ -74,11 +85,18 @@ const char *pr__saga_step_instance(const pr_saga_step *step)
     return step->restart_id[0] ? step->restart_id : step->row.instance_id;
 }
 
-static pr_status save_row(pr_saga_step *step, const pr__saga_save *save, bool *ret_saved,
-                          pr_error *err)
+/* At once, or with the commit. */
+static pr_status save_row(pr_saga_step *step, const pr__saga_save *save, void **state,
+                          bool *ret_saved, pr_error *err)
 {
     PR_FAULT("saga.before_save");
-    TRY(ops_of(step)->saga_save(step->unit, &step->key, save, ret_saved, err));
+    *ret_saved = true;
+    if (!save->lease_token && pr__saga_ride_may_wait(step)) {
+        TRY(pr__saga_ride_wait(step, save, *state, err));
+        *state = NULL;
+    } else {
+        TRY(ops_of(step)->saga_save(step->unit, &step->key, save, ret_saved, err));
+    }
     PR_FAULT("saga.after_save");
     if (!*ret_saved)
         PR_SAGA_COUNT(step->saga, lost);
@@ -110,7 +128,7 @@ pr_status pr__saga_step_save(pr_saga_step *step, const char *lease_token, bool *
     };
     if (!save.timeouts || !save.last_messages)
         return pr__fail_nomem(err, ORIGIN);
-    TRY(save_row(step, &save, ret_saved, err));
+    TRY(save_row(step, &save, &state, ret_saved, err));
     if (*ret_saved && complete)
         step->counted.completed++;
     return PR_OK;

@@ -73,6 +73,15 @@ bool pr__scope_decode(pr_scope *scope)
     return status == PR_OK;
 }
 
+bool pr__scope_decode_early(pr_scope *scope)
+{
+    const pr_contracts *contracts = scope->endpoint ? scope->endpoint->opt.contracts : NULL;
+    if (contracts && !scope->decode_tried)
+        scope->decode_tried =
+            pr_contracts_decode(contracts, scope->message, &scope->decoded, NULL) == PR_OK;
+    return scope->decoded != NULL;
+}
+
 const pr_message *pr_scope_message(const pr_scope *scope)
 {
     return scope ? scope->message : NULL;

@@ -36,6 +36,7 @@ struct pr_scope {
     const pr_message *message;
     pr_decoded *decoded;
     pr_unit *unit;
+    struct pr__saga_ride *ride; /* what of a saga goes with the message; NULL = nothing */
     pr__shared *shared; /* of a batch: `unit` is that one, and is ended by others; else NULL */
     pr__unit_state unit_state;
     uint32_t attempts;
@@ -65,6 +66,10 @@ void *pr__scope_free(pr_scope *scope);
 
 /* Decode by contract. False: *scope says why (reason, or trouble when memory ran out). */
 bool pr__scope_decode(pr_scope *scope);
+
+/* The same before its time, when nobody stands between who sees it: what cannot be decoded is told
+   in its time. */
+bool pr__scope_decode_early(pr_scope *scope);
 
 /* What messages enqueued by the handler inherit from the one in hand. */
 pr_status pr__scope_inherit(pr_scope *scope, pr_error *err);

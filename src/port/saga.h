@@ -10,6 +10,7 @@
 
 #include <postroom/saga_operations.h>
 
+#include "base/memory.h"
 #include "base/uuid.h"
 
 typedef struct pr__saga_key {
@@ -47,6 +48,21 @@ typedef struct pr__saga_save {
     const char *timeouts;
     const char *last_messages;
 } pr__saga_save;
+
+/* A row that is to be loaded with something else, and what came of it. */
+typedef struct pr__saga_look {
+    const pr__saga_key *key;
+    pr__arena *arena; /* of what the row points to */
+    bool loaded;      /* set by the store: as saga_load would; else load it by that */
+    bool found;
+    pr__saga_row row;
+} pr__saga_look;
+
+/* A save that is to be done with something else. */
+typedef struct pr__saga_change {
+    const pr__saga_key *key;
+    pr__saga_save save;
+} pr__saga_change;
 
 typedef struct pr__saga_lease {
     const char *instance_id;

@@ -84,6 +84,7 @@ typedef struct pr__inbox_visit {
     const uint8_t *hash;     /* PR_CONTENT_HASH_SIZE bytes */
     const char *message_key; /* NULL or "" = none, and nothing blocks it */
     pr_order order;
+    pr__saga_look *saga; /* of unit_enter: to be loaded too, if the mark is NEW; NULL = none */
 } pr__inbox_visit;
 
 /* What they found. */
@@ -97,15 +98,18 @@ typedef struct pr__inbox_facts {
 /* The way out of a unit whose mark was NEW. */
 typedef struct pr__inbox_end {
     const pr__inbox_key *key;
-    const uint8_t *hash; /* PR_CONTENT_HASH_SIZE bytes */
-    const char *token;   /* of the parked row that goes with it; NULL = none does */
+    const uint8_t *hash;         /* PR_CONTENT_HASH_SIZE bytes */
+    const char *token;           /* of the parked row that goes with it; NULL = none does */
+    const pr__saga_change *saga; /* to be saved, the last thing before the commit; NULL = none */
 } pr__inbox_end;
 
 typedef enum pr__inbox_check {
     PR__INBOX_KEPT = 1, /* the mark stood and the row went */
     PR__INBOX_UNMARKED, /* the mark is gone, or has other content */
     PR__INBOX_TAKEN,    /* no row with that token stood */
-    PR__INBOX_BROKEN    /* it could not be looked at */
+    PR__INBOX_BROKEN,   /* it could not be looked at */
+    PR__INBOX_UNSAVED,  /* the saga's row is not as it was loaded: the save is refused, as saga_save
+                           would; or, with an error, it could not be done */
 } pr__inbox_check;
 
 /* How a message is to stand parked. */
@@ -260,10 +264,10 @@ typedef struct pr__unit_ops {
     pr_status (*inbox_mark_all)(pr_unit *unit, const pr__inbox_visit *visits, const bool *marked,
                                 size_t count, bool *ret_all, pr_error *err);
 
-    /* Is the mark still there, take the row out, commit: in one go, where a store can do that for
-       less; NULL: by single steps. Of anything but KEPT nothing is committed, and the unit is at
-       its end; with KEPT the status is that of the commit, with BROKEN it says why. STATE with an
-       UNKNOWN outcome: other code ended the transaction. */
+    /* Is the mark still there, take the row out, save the saga, commit: in one go, where a store
+       can do that for less; NULL: by single steps. Of anything but KEPT nothing is committed, and
+       the unit is at its end; with KEPT the status is that of the commit, with BROKEN and UNSAVED
+       it says why. STATE with an UNKNOWN outcome: other code ended the transaction. */
     pr_status (*inbox_complete)(pr_unit *unit, const pr__inbox_end *end, pr__inbox_check *ret_check,
                                 pr_outcome *ret_outcome, pr_error *err);
 } pr__unit_ops;
@@ -382,9 +386,10 @@ typedef struct pr__store_ops {
     pr_status (*saga_sweep)(pr_store *store, int64_t retention_ms, uint32_t max,
                             uint64_t *ret_count, pr_error *err);
 
-    /* Begin a unit, mark, find, and look whether the key is blocked: in one go, where a store can
-       do that for less; NULL: by single steps. What is found after the mark was waited for is as
-       it stands then. On any error no unit is open. */
+    /* Begin a unit, mark, find, look whether the key is blocked, and load a saga: in one go, where
+       a store can do that for less; NULL: by single steps. What is found after the mark was waited
+       for is as it stands then. A saga that cannot be loaded is left to saga_load. On any error no
+       unit is open. */
     pr_status (*unit_enter)(pr_store *store, const pr__inbox_visit *visit, pr_unit **ret_unit,
                             pr__inbox_facts *ret_facts, pr_error *err);
 

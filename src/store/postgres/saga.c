@@ -14,28 +14,41 @@
 #include "store/postgres/value.h"
 
 #define ORIGIN "postgres.saga"
-#define KEY    "tenant = $1 AND saga_type = $2 AND correlation_key = $3"
+#define IS     "OPERATOR(pg_catalog.=)"
+#define KEY    "tenant " IS " $1 AND saga_type " IS " $2 AND correlation_key " IS " $3"
 #define NOW    "pg_catalog.clock_timestamp()"
 #define MS     "interval '1 millisecond'"
 
-static const char SQL_LOAD[] =
-    "SELECT instance_id, version, state_version, state, timeouts, last_messages, lease_token, "
-    "lease_owner, lease_until, started_at, updated_at, completed_at, " NOW
-    " FROM {p}saga WHERE " KEY " FOR UPDATE";
+#define LOAD                                                                                       \
+    "SELECT instance_id, version, state_version, state, timeouts, last_messages, lease_token, "    \
+    "lease_owner, lease_until, started_at, updated_at, completed_at, " NOW                         \
+    " FROM {p}saga WHERE " KEY
+static const char SQL_LOAD[] = LOAD " FOR UPDATE";
+/* A transaction that has written nothing has made no mark: whoever is not to run waits for no one.
+   */
+const char pr__pg_sql_saga_look[] =
+    LOAD " AND pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL FOR UPDATE";
 static const char SQL_NOW[] = "SELECT " NOW;
 static const char SQL_INSERT[] =
     "INSERT INTO {p}saga (tenant, saga_type, correlation_key, instance_id, version, state, "
     "state_version, started_at, updated_at) SELECT $1, $2, $3, $4, 0, '', 0, now, now FROM "
     "(SELECT " NOW " AS now) AS c ON CONFLICT (tenant, saga_type, correlation_key) DO NOTHING "
     "RETURNING started_at";
-static const char SQL_SAVE[] =
-    "UPDATE {p}saga SET version = version + 1, state_version = $7, state = $8, timeouts = $9, "
-    "last_messages = $10, updated_at = now, completed_at = CASE WHEN $11 THEN now END, started_at "
-    "= CASE WHEN $12 IS NULL THEN started_at ELSE now END, instance_id = coalesce($12, "
-    "instance_id), lease_token = CASE WHEN $6 IS NULL THEN lease_token END, lease_owner = CASE "
-    "WHEN $6 IS NULL THEN lease_owner END, lease_until = CASE WHEN $6 IS NULL THEN lease_until END "
-    "FROM (SELECT " NOW " AS now) AS c WHERE " KEY " AND instance_id = $4 AND version = $5 AND ($6 "
-    "IS NULL OR lease_token = $6)";
+#define SAVE                                                                                       \
+    "UPDATE {p}saga SET version = version OPERATOR(pg_catalog.+) 1, state_version = $7, state = "  \
+    "$8, timeouts = $9, "                                                                          \
+    "last_messages = $10, updated_at = now, completed_at = CASE WHEN $11 THEN now END, "           \
+    "started_at "                                                                                  \
+    "= CASE WHEN $12 IS NULL THEN started_at ELSE now END, instance_id = coalesce($12, "           \
+    "instance_id), lease_token = CASE WHEN $6 IS NULL THEN lease_token END, lease_owner = CASE "   \
+    "WHEN $6 IS NULL THEN lease_owner END, lease_until = CASE WHEN $6 IS NULL THEN lease_until "   \
+    "END FROM (SELECT " NOW " AS now) AS c WHERE " KEY " AND instance_id " IS                      \
+    " $4 AND version " IS " $5 AND ($6 IS NULL OR lease_token " IS " $6)"
+static const char SQL_SAVE[] = SAVE;
+/* What is refused divides by zero. */
+const char pr__pg_sql_saga_change[] =
+    "WITH saved AS (" SAVE " RETURNING 1) SELECT 1 OPERATOR(pg_catalog./) pg_catalog.count(*) FROM "
+    "saved";
 static const char SQL_COMPLETE[] = "UPDATE {p}saga SET completed_at = " NOW " WHERE " KEY
                                    " AND instance_id = $4 AND completed_at IS NULL";
 static const char SQL_LEASE[] =
@@ -63,8 +76,29 @@ static const char *tenant_of(const pr__saga_key *key)
     return key->tenant ? key->tenant : "";
 }
 
-static pr_status read_row(const PGresult *result, pr__arena *arena, pr__saga_row *row,
-                          pr_error *err)
+void pr__pg_saga_add_key(pr__pg_params *params, const pr__saga_key *key)
+{
+    pr__pg_add_text(params, tenant_of(key));
+    pr__pg_add_text(params, key->saga_type);
+    pr__pg_add_text(params, key->correlation_key);
+}
+
+void pr__pg_saga_add_save(pr__pg_params *params, const pr__saga_key *key, const pr__saga_save *save)
+{
+    pr__pg_saga_add_key(params, key);
+    pr__pg_add_uuid(params, save->instance_id);
+    pr__pg_add_int(params, save->version);
+    pr__pg_add_uuid(params, save->lease_token);
+    pr__pg_add_int(params, save->state_version);
+    pr__pg_add_bytes(params, save->state ? save->state : (const void *)"", save->state_size);
+    pr__pg_add_text(params, save->timeouts);
+    pr__pg_add_text(params, save->last_messages);
+    pr__pg_add_bool(params, save->complete);
+    pr__pg_add_uuid(params, save->restart_id);
+}
+
+pr_status pr__pg_saga_read(const PGresult *result, pr__arena *arena, pr__saga_row *row,
+                           pr_error *err)
 {
     bool failed = false;
     pr__pg_value_uuid(result, 0, 0, row->instance_id);
@@ -94,7 +128,7 @@ static pr_status load(pr__pg_conn *conn, const pr__saga_key *key, pr__arena *are
                      key->correlation_key));
     *ret_found = PQntuples(result) > 0;
     if (*ret_found)
-        return read_row(result, arena, row, err);
+        return pr__pg_saga_read(result, arena, row, err);
     return pr__pg_int(conn, SQL_NOW, &row->now_us, NULL, err, "");
 }
 
@@ -141,14 +175,14 @@ pr_status pr__pg_saga_save(pr_unit *unit, const pr__saga_key *key, const pr__sag
                            bool *ret_saved, pr_error *err)
 {
     pr__pg_conn *conn = NULL;
+    AUTO_PARAMS params = {.count = 0};
+    AUTO_RESULT result = NULL;
     int64_t changes = 0;
     TRY(live(unit, key, &conn, err));
-    pr_status status =
-        pr__pg_run(conn, SQL_SAVE, &changes, err, "tttuiuibttou", tenant_of(key), key->saga_type,
-                   key->correlation_key, save->instance_id, save->version, save->lease_token,
-                   (int64_t)save->state_version, save->state ? save->state : (const void *)"",
-                   save->state_size, save->timeouts, save->last_messages, (int)save->complete,
-                   save->restart_id);
+    pr__pg_saga_add_save(&params, key, save);
+    pr_status status = pr__pg_exec(conn, SQL_SAVE, &params, &result, err);
+    if (status == PR_OK)
+        (void)pr__parse_int64(PQcmdTuples(result), 0, INT64_MAX, &changes);
     return changed(unit, status, changes, ret_saved);
 }
 

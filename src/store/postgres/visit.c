@@ -1,11 +1,12 @@
 /*
- * A message's way into a unit, and out of it: one round trip each.
+ * A message's way into a unit, and out of it: one round trip each, with the saga that it moves.
  *
  * Invariants: the statements stay those of the single steps, in their order, each with a snapshot
  * of its own, since the mark may have waited for another's commit. Nothing is committed unless the
  * transaction is still the one that made the mark, and the mark stands in it, and the row that it
- * is to take with it went: a statement that finds it otherwise raises an error, and what stands
- * behind it in the pipeline is not run. What was not answered is not believed.
+ * is to take with it went, and its saga's row is as it was loaded: a statement that finds it
+ * otherwise raises an error, and what stands behind it in the pipeline is not run. What was not
+ * answered is not believed.
  *
  * Must not know: what is done about what was found.
  */
@@ -17,6 +18,7 @@
 #include "base/text.h"
 #include "store/postgres/inbox.h"
 #include "store/postgres/outcome.h"
+#include "store/postgres/saga.h"
 #include "store/postgres/value.h"
 
 #define ORIGIN              "postgres.unit"
@@ -48,33 +50,64 @@ static void add_key(pr__pg_params *params, const pr__inbox_key *key)
 
 /* ---- in ---- */
 
-enum { ENTER_MARK = PR__PG_BEGIN_CALLS, ENTER_FIND, ENTER_BLOCKED, ENTER_MAX };
+enum { ENTER_MARK = PR__PG_BEGIN_CALLS, ENTER_FIND, ENTER_MORE, ENTER_MAX = ENTER_MORE + 2 };
 
 typedef struct entering {
     pr__pg_unit_settings settings;
-    pr__pg_params mark, find, blocked;
+    pr__pg_params mark, find, blocked, look;
     pr__pg_call calls[ENTER_MAX];
     int count;
+    int blocked_at, look_at; /* of them; 0 = it is not asked for */
 } entering;
+
+static void ask_blocked(entering *in, const pr__inbox_visit *visit)
+{
+    add_key(&in->blocked, visit->key);
+    pr__pg_add_text(&in->blocked, visit->message_key);
+    pr__pg_add_bool(&in->blocked, visit->order == PR_ORDER_HALT);
+    in->blocked_at = in->count;
+    in->calls[in->count++] = (pr__pg_call){.sql = pr__pg_sql_blocked, .params = &in->blocked};
+}
+
+/* The last one: what cannot be had of it spoils nothing that is found before. */
+static void ask_look(entering *in, const pr__inbox_visit *visit)
+{
+    pr__pg_saga_add_key(&in->look, visit->saga->key);
+    in->look_at = in->count;
+    in->calls[in->count++] = (pr__pg_call){.sql = pr__pg_sql_saga_look, .params = &in->look};
+}
 
 static void entering_fill(entering *in, const pr__pg_store *store, const pr__inbox_visit *visit)
 {
     pr__pg_params_init(&in->mark);
     pr__pg_params_init(&in->find);
     pr__pg_params_init(&in->blocked);
+    pr__pg_params_init(&in->look);
+    in->blocked_at = in->look_at = 0;
     pr__pg_begin_unit_calls(&store->conn, store->unit_idle_ms, &in->settings, in->calls);
     add_key(&in->mark, visit->key);
     pr__pg_add_bytes(&in->mark, visit->hash, PR_CONTENT_HASH_SIZE);
     in->calls[ENTER_MARK] = (pr__pg_call){.sql = pr__pg_sql_mark, .params = &in->mark};
     add_key(&in->find, visit->key);
     in->calls[ENTER_FIND] = (pr__pg_call){.sql = pr__pg_sql_find, .params = &in->find};
-    in->count = ENTER_BLOCKED;
-    if (pr__text_empty(visit->message_key) || visit->order == PR_ORDER_SKIP)
-        return;
-    add_key(&in->blocked, visit->key);
-    pr__pg_add_text(&in->blocked, visit->message_key);
-    pr__pg_add_bool(&in->blocked, visit->order == PR_ORDER_HALT);
-    in->calls[in->count++] = (pr__pg_call){.sql = pr__pg_sql_blocked, .params = &in->blocked};
+    in->count = ENTER_MORE;
+    if (!pr__text_empty(visit->message_key) && visit->order != PR_ORDER_SKIP)
+        ask_blocked(in, visit);
+    if (visit->saga && pr__saga_key_check(visit->saga->key, NULL) == PR_OK)
+        ask_look(in, visit);
+}
+
+/* The clock of a row that is not there is that of the mark, an instant ago. */
+static pr_status read_look(const pr__pg_unit *unit, const PGresult *result, pr__saga_look *look,
+                           pr_error *err)
+{
+    pr__saga_row row = {.now_us = unit->marked_at_us};
+    look->found = PQntuples(result) > 0;
+    if (look->found)
+        TRY(pr__pg_saga_read(result, look->arena, &row, err));
+    look->row = row;
+    look->loaded = true;
+    return PR_OK;
 }
 
 static pr_status read_facts(pr__pg_unit *unit, const pr__inbox_visit *visit, const entering *in,
@@ -84,12 +117,15 @@ static pr_status read_facts(pr__pg_unit *unit, const pr__inbox_visit *visit, con
                                &facts->mark, err));
     unit->marked_first = facts->mark == PR__MARK_NEW;
     facts->found = pr__pg_inbox_read_row(in->calls[ENTER_FIND].result, visit->hash, &facts->row);
-    facts->blocked = in->count > ENTER_BLOCKED && PQntuples(in->calls[ENTER_BLOCKED].result) > 0;
-    return PR_OK;
+    facts->blocked = in->blocked_at && PQntuples(in->calls[in->blocked_at].result) > 0;
+    return in->look_at && facts->mark == PR__MARK_NEW
+               ? read_look(unit, in->calls[in->look_at].result, visit->saga, err)
+               : PR_OK;
 }
 
-pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_unit **ret_unit,
-                            pr__inbox_facts *ret_facts, pr_error *err)
+/* *ret_without: all but the saga's row could be had, and nothing is wrong with the connection. */
+static pr_status enter(pr_store *base, const pr__inbox_visit *visit, pr_unit **ret_unit,
+                       pr__inbox_facts *ret_facts, bool *ret_without, pr_error *err)
 {
     entering in;
     int sent = 0;
@@ -98,7 +134,6 @@ pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_uni
     pr__inbox_facts facts = {.found = false};
     pr__pg_store *store = pr__pg_store_of(base);
     pr_error found = PR_ERROR_INIT;
-    TRY(pr__inbox_key_check(visit->key, ORIGIN, err));
     TRY(pr__pg_unit_prepare(base, &unit, err));
     entering_fill(&in, store, visit);
     pr_status status = pr__pg_exec_all(unit->conn, in.calls, in.count, &sent, &done, &found);
@@ -106,6 +141,7 @@ pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_uni
     if (status == PR_OK)
         status = read_facts(unit, visit, &in, &facts, err);
     pr__pg_calls_done(in.calls, in.count);
+    *ret_without = status != PR_OK && in.look_at && done == in.look_at && store->conn.pg;
     if (status != PR_OK) {
         store->conn.watching = false;
         pr__pg_rollback(&store->conn);
@@ -118,15 +154,35 @@ pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_uni
     return PR_OK;
 }
 
+/* A row that cannot be had, such as one that another holds for long, is the handler's affair, and
+   none of a message that is not to be handled: it enters without. */
+pr_status pr__pg_unit_enter(pr_store *base, const pr__inbox_visit *visit, pr_unit **ret_unit,
+                            pr__inbox_facts *ret_facts, pr_error *err)
+{
+    bool without = false;
+    pr_error found = PR_ERROR_INIT;
+    TRY(pr__inbox_key_check(visit->key, ORIGIN, err));
+    pr_status status = enter(base, visit, ret_unit, ret_facts, &without, &found);
+    if (without) {
+        pr__inbox_visit alone = *visit;
+        alone.saga = NULL;
+        return enter(base, &alone, ret_unit, ret_facts, &without, err);
+    }
+    if (status != PR_OK)
+        pr__error_copy(err, &found);
+    return status;
+}
+
 /* ---- out ---- */
 
-enum { LEAVE_CHECK, LEAVE_TAKE, LEAVE_MAX = 3 }; /* and the commit, the last one */
+enum { LEAVE_CHECK, LEAVE_MORE, LEAVE_MAX = 4 }; /* and the commit, the last one */
 
 typedef struct leaving {
     pr__pg_trace own;
-    pr__pg_params check, take;
+    pr__pg_params check, take, change;
     pr__pg_call calls[LEAVE_MAX];
     int count, sent, done;
+    int change_at; /* of them; 0 = no saga is to be saved */
 } leaving;
 
 static void leaving_fill(leaving *out, const pr__pg_unit *unit, const pr__inbox_end *end)
@@ -134,8 +190,10 @@ static void leaving_fill(leaving *out, const pr__pg_unit *unit, const pr__inbox_
     out->own =
         (pr__pg_trace){.xid = unit->xid, .mark = end->key, .marked_at_us = unit->marked_at_us};
     out->count = 0;
+    out->change_at = 0;
     pr__pg_params_init(&out->check);
     pr__pg_params_init(&out->take);
+    pr__pg_params_init(&out->change);
     pr__pg_add_xid(&out->check, (uint64_t)unit->xid);
     if (!unit->marked_first) {
         add_key(&out->check, end->key);
@@ -147,6 +205,12 @@ static void leaving_fill(leaving *out, const pr__pg_unit *unit, const pr__inbox_
         add_key(&out->take, end->key);
         pr__pg_add_text(&out->take, end->token);
         out->calls[out->count++] = (pr__pg_call){.sql = SQL_TAKE, .params = &out->take};
+    }
+    if (end->saga) {
+        pr__pg_saga_add_save(&out->change, end->saga->key, &end->saga->save);
+        out->change_at = out->count;
+        out->calls[out->count++] =
+            (pr__pg_call){.sql = pr__pg_sql_saga_change, .params = &out->change};
     }
     out->calls[out->count++] = (pr__pg_call){.sql = PR__PG_COMMIT};
 }
@@ -174,6 +238,8 @@ static pr_status refused(pr__pg_conn *conn, const leaving *out, pr_error *found,
         return unmarked(conn, out, ret_check, ret_outcome, err);
     if (commits)
         pr__error_context(found, "commit");
+    else if (out->change_at && out->done == out->change_at)
+        *ret_check = PR__INBOX_UNSAVED;
     else
         *ret_check = nothing ? PR__INBOX_TAKEN : PR__INBOX_BROKEN;
     if (nothing && !commits)
@@ -213,5 +279,6 @@ pr_status pr__pg_inbox_complete(pr_unit *base, const pr__inbox_end *end, pr__inb
     }
     pr__pg_calls_done(out.calls, out.count);
     pr__pg_params_done(&out.check);
+    pr__pg_params_done(&out.change);
     return status;
 }
