@@ -80,7 +80,7 @@ typedef struct pr_endpoint_options {
 /* clang-format on */
 
 typedef enum pr_endpoint_state {
-    PR_ENDPOINT_STOPPED = 1, /* neither run nor stepped, or not subscribed yet */
+    PR_ENDPOINT_STOPPED = 1, /* neither run nor stepped, or not subscribed now */
     PR_ENDPOINT_ACCEPTING,
     PR_ENDPOINT_BUSY,  /* every worker has a message */
     PR_ENDPOINT_PAUSED /* by its host, or because the database cannot take what failed */
@@ -89,7 +89,7 @@ typedef enum pr_endpoint_state {
 typedef struct pr_endpoint_snapshot {
     uint32_t size;
     bool running;
-    bool paused;             /* the database could not take what failed; resumes by itself */
+    bool paused; /* by its host, or the database could not take what failed: resumes by itself */
     char paused_reason[256]; /* "" when not paused */
     /* Since it was made. What was received ends in one of handled, duplicate (done before), failed
        (parked, to be tried again), dead, held (parked behind one of its key), conflict (its id
@@ -102,6 +102,8 @@ typedef struct pr_endpoint_snapshot {
     uint32_t busy_workers; /* of a run with several workers */
     uint32_t concurrency;
     uint64_t batches; /* commits for several messages (batch_max) */
+    /* Why its subscription brings nothing now; "" when it does. It is made anew by itself. */
+    char unreached_reason[256];
 } pr_endpoint_snapshot;
 
 PR_BEGIN_DECLS
@@ -148,8 +150,9 @@ PR_API PR_MUST_CHECK pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *
 PR_API void pr_endpoint_stop(pr_endpoint *endpoint);
 
 /**
- * Let an endpoint rest: what it has in hand goes back, what is handled is finished, and its
- * subscription stays. pr_endpoint_resume lets it go on.
+ * Let an endpoint rest: what it has in hand goes back, what is handled is finished, what is published
+ * meanwhile waits in its queue, for it or for others of its id. pr_endpoint_resume lets it go on. It
+ * rests once the snapshot says so (`paused`) and in_hand is 0.
  *
  * Thread  any, and safe in a signal handler.
  * Since   0.1

@@ -38,6 +38,8 @@ static void add_endpoint(pr_bus_snapshot *snapshot, pr_endpoint *endpoint)
         return;
     case PR_ENDPOINT_STOPPED:
         snapshot->stopped++;
+        if (one.unreached_reason[0] != '\0')
+            worsen(snapshot, PR_HEALTH_DEGRADED, endpoint->opt.id, one.unreached_reason);
         return;
     }
 }

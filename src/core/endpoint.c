@@ -120,6 +120,8 @@ static pr_endpoint_state state_of(const pr_endpoint *endpoint, const pr_endpoint
         return PR_ENDPOINT_STOPPED;
     if (snapshot->paused || atomic_load(&endpoint->held))
         return PR_ENDPOINT_PAUSED;
+    if (snapshot->unreached_reason[0] != '\0' || !atomic_load(&endpoint->subscribed))
+        return PR_ENDPOINT_STOPPED;
     return snapshot->busy_workers >= snapshot->concurrency ? PR_ENDPOINT_BUSY
                                                            : PR_ENDPOINT_ACCEPTING;
 }

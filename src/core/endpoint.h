@@ -120,6 +120,7 @@ struct pr_endpoint {
 
     bool troubled;    /* paused because the database could not do it */
     bool rested;      /* paused by its host, as far as its thread knows */
+    bool unreached;   /* its subscription brings nothing now: snapshot.unreached_reason */
     atomic_bool held; /* its host wants it to pause */
     atomic_bool subscribed;
     _Atomic int64_t stop_seen_us; /* when the stop was seen first; 0 = not */

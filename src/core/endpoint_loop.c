@@ -135,9 +135,22 @@ static pr_status try_deliveries(pr_endpoint *endpoint, uint32_t index, int64_t n
 
 /* ---- the transport ---- */
 
+/* Why the subscription brings nothing; "" = it does. */
+static void set_unreached(pr_endpoint *endpoint, const char *reason)
+{
+    if (!endpoint->unreached && reason[0] == '\0')
+        return; /* as after nearly every look */
+    endpoint->unreached = reason[0] != '\0';
+    pthread_mutex_lock(&endpoint->mutex);
+    pr__format(endpoint->snapshot.unreached_reason, sizeof endpoint->snapshot.unreached_reason,
+               "%s", reason);
+    pthread_mutex_unlock(&endpoint->mutex);
+}
+
 static pr_status transport_failed(pr_endpoint *endpoint, pr_status status, const pr_error *local,
                                   pr_error *err)
 {
+    set_unreached(endpoint, local->message);
     endpoint->subscribe_failures++;
     endpoint->subscribe_at_us =
         pr__endpoint_now_us(endpoint) +
@@ -163,6 +176,7 @@ static pr_status subscribe(pr_endpoint *endpoint, pr_error *err)
         return transport_failed(endpoint, status, &local, err);
     endpoint->kept_at_us = pr__endpoint_now_us(endpoint);
     atomic_store(&endpoint->subscribed, true);
+    set_unreached(endpoint, "");
     return PR_OK;
 }
 
@@ -215,6 +229,7 @@ pr_status pr__endpoint_receive(pr_endpoint *endpoint, int64_t timeout_ms, size_t
         return transport_failed(endpoint, status, &local, err);
     }
     endpoint->subscribe_failures = 0;
+    set_unreached(endpoint, "");
     return pr__endpoint_take(endpoint, deliveries, *ret_count, err);
 }
 
@@ -308,16 +323,24 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
     return step_idle(endpoint, now_us, ret_wait_ms, err);
 }
 
-/* Its host wants it to rest: what is in hand goes back, and stays subscribed. */
+/* Its host wants it to rest: what is in hand goes back. Then it leaves the queue, where others of its
+   id may be at work: a broker would send it more, up to its prefetch, and keep that from them. One
+   that rests from the start subscribes all the same: its queue is to be there. */
 static pr_status rest(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
 {
+    bool ignored = false;
+    int64_t now_us = pr__endpoint_now_us(endpoint);
     *ret_wait_ms = endpoint->opt.poll_ms;
     if (!endpoint->rested) {
         endpoint->rested = true;
         pr__endpoint_give_back_all(endpoint);
         pr__endpoint_set_paused(endpoint, true, "paused by its host");
     }
-    return pr__endpoint_keep(endpoint, pr__endpoint_now_us(endpoint), err);
+    if (!atomic_load(&endpoint->subscribed))
+        TRY(pr__endpoint_reach_transport(endpoint, now_us, &ignored, err));
+    if (endpoint->work_count == 0)
+        endpoint->subscription = pr_subscription_free(endpoint->subscription);
+    return pr__endpoint_keep(endpoint, now_us, err);
 }
 
 pr_status pr__endpoint_may_work(pr_endpoint *endpoint, bool *ret_may, int64_t *ret_wait_ms,
@@ -414,6 +437,7 @@ pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *err)
         wait_for(endpoint, wait_ms);
     }
     pr__endpoint_unsubscribe(endpoint);
+    set_unreached(endpoint, "");
     atomic_store(&endpoint->stopping, false); /* it may be run again */
     atomic_store(&endpoint->cancelling, false);
     atomic_store(&endpoint->stop_seen_us, 0);
