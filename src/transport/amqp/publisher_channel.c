@@ -61,8 +61,9 @@ static void tell_ended(void *user, const pr__confirm_entry *entry, pr_submit_out
 {
     ending *end = user;
     pr__publisher *self = end->publisher;
-    if (outcome != PR_SUBMIT_RETURNED)
-        outcome = end->outcome;
+    bool returned = outcome == PR_SUBMIT_RETURNED;
+    if (!returned)
+        outcome = end->outcome; /* and the channel's end is why */
     bool suspect = outcome == PR_SUBMIT_LOST;
     if (suspect && self->close_code == AMQP_NOT_FOUND) {
         /* An exchange is gone: whoever goes to the default one has nothing to do with it. */
@@ -72,7 +73,7 @@ static void tell_ended(void *user, const pr__confirm_entry *entry, pr_submit_out
                   target.exchange[0] != '\0';
     }
     pr__publisher_tell(self, entry->ticket, entry->message, outcome, suspect,
-                       outcome == PR_SUBMIT_RETURNED ? "no queue is bound for it" : self->reason);
+                       returned ? "no queue is bound for it" : self->reason);
 }
 
 /* How many have no outcome and were not returned? */
