@@ -19,7 +19,7 @@ static void close_all(void *of)
     s->carrier = pr_transport_free(s->carrier);
 }
 
-void stand_open(stand *s, world *w, const char *scheme)
+static void open_with(stand *s, world *w, const char *scheme, bool alone)
 {
     pr_error err = PR_ERROR_INIT;
     memset(s, 0, sizeof *s);
@@ -30,9 +30,9 @@ void stand_open(stand *s, world *w, const char *scheme)
     check_ok(pr_database_transport_new(w->store, NULL, &s->database, &err), &err, "database");
     const pr_relay_options relay =
         PR_RELAY_OPTIONS(.backoff_initial_ms = 20, .retry_max = 2, .jitter_percent = PR_JITTER_NONE,
-                         .observer = &w->observer);
+                         .observer = &w->observer, .clock = bus_clock_in_use);
     pr_bus_options opt = PR_BUS_OPTIONS(.store = w->store, .source = "tests", .relay = &relay,
-                                        .observer = &w->observer);
+                                        .observer = &w->observer, .clock = bus_clock_in_use);
     check_ok(pr_bus_new(&opt, &s->bus, &err), &err, "bus");
     if (bus_carrier_in_use) {
         bus_carrier_in_use->fresh();
@@ -41,10 +41,21 @@ void stand_open(stand *s, world *w, const char *scheme)
     pr_transport *const all[] = {s->carrier, s->memory, s->database};
     for (int turn = 0; turn < 2; turn++) { /* the one of the scheme is the first */
         for (size_t i = 0; i < COUNT_OF(all); i++) {
-            if (all[i] && (strcmp(all[i]->name, scheme) == 0) == (turn == 0))
+            bool added = all[i] && (!alone || all[i] == s->carrier);
+            if (added && (strcmp(all[i]->name, scheme) == 0) == (turn == 0))
                 check_ok(pr_bus_add_transport(s->bus, all[i], &err), &err, all[i]->name);
         }
     }
+}
+
+void stand_open(stand *s, world *w, const char *scheme)
+{
+    open_with(s, w, scheme, false);
+}
+
+void stand_open_alone(stand *s, world *w)
+{
+    open_with(s, w, bus_carrier_in_use->scheme, true);
 }
 
 void stand_start(stand *s)

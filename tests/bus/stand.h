@@ -25,6 +25,7 @@ typedef struct stand {
 } stand;
 
 void stand_open(stand *s, world *w, const char *scheme);
+void stand_open_alone(stand *s, world *w); /* with the carrier and no other transport */
 void stand_start(stand *s);
 void stand_close(stand *s);
 pr_bus_snapshot bus_snapshot(stand *s);

@@ -14,7 +14,8 @@ int bus_suites_run(const bus_provider *provider)
     } suites[] = {{middleware_suite, false}, {leased_suite, false}, {scope_suite, false},
                   {workers_suite, false},    {batch_suite, false},  {batch_marks_suite, false},
                   {bus_suite, true},         {idle_suite, false},   {life_suite, true},
-                  {order_suite, true},       {process_suite, true}, {kill_suite, true}};
+                  {order_suite, true},       {process_suite, true}, {kill_suite, true},
+                  {strain_suite, true},      {outage_suite, true}};
     static struct CMUnitTest all[CASES_MAX];
     size_t count = 0;
     const char *only = getenv("POSTROOM_TEST_ONLY"); /* for whoever looks for a fault */

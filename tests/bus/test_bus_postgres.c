@@ -33,7 +33,8 @@ static pr_store *open_store(const char *address)
 {
     pr_error err = PR_ERROR_INIT;
     pr_store *store = NULL;
-    pr_postgres_options opt = PR_POSTGRES_OPTIONS(.conninfo = address, .busy_ms = 2000);
+    pr_postgres_options opt =
+        PR_POSTGRES_OPTIONS(.conninfo = address, .busy_ms = 2000, .clock = bus_clock_in_use);
     check_ok(pr_postgres_store_open(&opt, &store, &err), &err, "open");
     return store;
 }
@@ -83,6 +84,11 @@ static void crash(void)
     postgres_server_do(databases.server, "restart immediate");
 }
 
+static void down(bool is_down)
+{
+    postgres_server_do(databases.server, is_down ? "stop immediate" : "start");
+}
+
 static const bus_provider provider = {.name = "postgres",
                                       .make = make,
                                       .remove = remove_none,
@@ -93,7 +99,8 @@ static const bus_provider provider = {.name = "postgres",
                                       .close = close_connection,
                                       .number = number,
                                       .text = text,
-                                      .crash = crash};
+                                      .crash = crash,
+                                      .down = down};
 
 int main(int argc, char **argv)
 {

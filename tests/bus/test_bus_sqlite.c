@@ -57,7 +57,8 @@ static pr_store *open_store(const char *path)
 {
     pr_error err = PR_ERROR_INIT;
     pr_store *store = NULL;
-    pr_sqlite_options opt = PR_SQLITE_OPTIONS(.path = path, .busy_ms = 2000);
+    pr_sqlite_options opt =
+        PR_SQLITE_OPTIONS(.path = path, .busy_ms = 2000, .clock = bus_clock_in_use);
     check_ok(pr_sqlite_store_open(&opt, &store, &err), &err, "open");
     return store;
 }

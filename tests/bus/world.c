@@ -12,6 +12,7 @@
 
 const bus_provider *bus_provider_in_use;
 const bus_carrier *bus_carrier_in_use;
+const pr_clock *bus_clock_in_use;
 
 static void observe(void *user, const pr_observation *observation)
 {

@@ -44,6 +44,7 @@ typedef struct bus_provider {
     int64_t (*number)(const char *address, const char *sql);
     void (*text)(const char *address, const char *sql, char *out, size_t size);
     void (*crash)(void); /* the server is killed and started again; NULL: there is none */
+    void (*down)(bool down);
 } bus_provider;
 
 /* A transport for the bus suite to run on instead of the memory and the database transports. */
@@ -51,10 +52,17 @@ typedef struct bus_carrier {
     const char *scheme;
     void (*fresh)(void); /* nothing of earlier cases is at the other side */
     pr_status (*make)(pr_transport **ret_transport, pr_error *err);
+    /* One that only looks whether what it needs was declared. */
+    pr_status (*make_checking)(pr_transport **ret_transport, pr_error *err);
     const char *(*address)(void); /* for another process; valid until the next call */
     void (*block)(bool on);       /* it takes nothing from anybody */
     void (*cut)(void);            /* all connections are closed */
     void (*kill)(void);           /* it is killed and started again */
+    void (*down)(bool down);
+    void (*alarm)(const char *resource, bool on); /* "memory", "disk": a real one of the broker */
+    void (*remove)(const char *kind, const char *name); /* "queue", "exchange": deleted */
+    /* The first queue of which the name begins so; "" = none. */
+    void (*find_queue)(const char *start, char ret_name[128]);
 } bus_carrier;
 
 /* What the handler does. */
@@ -98,6 +106,7 @@ struct world {
 
 extern const bus_provider *bus_provider_in_use;
 extern const bus_carrier *bus_carrier_in_use; /* NULL = memory and database */
+extern const pr_clock *bus_clock_in_use; /* of stores, transports and buses; NULL = the host's */
 
 int world_setup(void **state);
 int world_teardown(void **state);
@@ -151,6 +160,8 @@ size_t scope_suite(const struct CMUnitTest **ret_tests);
 size_t workers_suite(const struct CMUnitTest **ret_tests);
 size_t bus_suite(const struct CMUnitTest **ret_tests);
 size_t life_suite(const struct CMUnitTest **ret_tests);
+size_t outage_suite(const struct CMUnitTest **ret_tests);
+size_t strain_suite(const struct CMUnitTest **ret_tests);
 size_t order_suite(const struct CMUnitTest **ret_tests);
 size_t batch_suite(const struct CMUnitTest **ret_tests);
 size_t idle_suite(const struct CMUnitTest **ret_tests);
