@@ -150,9 +150,9 @@ PR_API PR_MUST_CHECK pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *
 PR_API void pr_endpoint_stop(pr_endpoint *endpoint);
 
 /**
- * Let an endpoint rest: what it has in hand goes back, what is handled is finished, what is published
- * meanwhile waits in its queue, for it or for others of its id. pr_endpoint_resume lets it go on. It
- * rests once the snapshot says so (`paused`) and in_hand is 0.
+ * Let an endpoint rest: what it has in hand goes back, what is handled is finished, what is
+ * published meanwhile waits in its queue, for it or for others of its id. pr_endpoint_resume lets
+ * it go on. It rests once the snapshot says so (`paused`) and in_hand is 0.
  *
  * Thread  any, and safe in a signal handler.
  * Since   0.1

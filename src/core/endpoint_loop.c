@@ -323,9 +323,9 @@ static pr_status step_work(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error
     return step_idle(endpoint, now_us, ret_wait_ms, err);
 }
 
-/* Its host wants it to rest: what is in hand goes back. Then it leaves the queue, where others of its
-   id may be at work: a broker would send it more, up to its prefetch, and keep that from them. One
-   that rests from the start subscribes all the same: its queue is to be there. */
+/* Its host wants it to rest: what is in hand goes back. Then it leaves the queue, where others of
+   its id may be at work: a broker would send it more, up to its prefetch, and keep that from them.
+   One that rests from the start subscribes all the same: its queue is to be there. */
 static pr_status rest(pr_endpoint *endpoint, int64_t *ret_wait_ms, pr_error *err)
 {
     bool ignored = false;
