@@ -10,15 +10,14 @@
 #include "base/time.h"
 #include "bus/stand.h"
 
-#define ASKERS     200
-#define FORKS      6
-#define FILES_MAX  256
-#define HOUR_US    3600000000LL
-#define PAUSED     40 /* messages; more than the prefetch */
-#define PREFETCH   32
-#define PAUSES     12
-#define OF_ORDERS  "SELECT count(*) FROM {p}_inbox WHERE consumer = 'orders'"
-#define PATIENT_MS 120000
+#define ASKERS    200
+#define FORKS     6
+#define FILES_MAX 256
+#define HOUR_US   3600000000LL
+#define PAUSED    40 /* messages; more than the prefetch */
+#define PREFETCH  32
+#define PAUSES    12
+#define OF_ORDERS "SELECT count(*) FROM {p}_inbox WHERE consumer = 'orders'"
 
 typedef struct strain {
     stand s;
@@ -88,7 +87,7 @@ static pr_status ask(strain *t, int64_t timeout_ms, pr_error *err)
 /* Until it has seen that it is to pause, and has nothing in hand. */
 static void wait_paused(strain *t)
 {
-    int64_t until_us = pr__monotonic_us() + WAIT_US;
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
     pr_endpoint_snapshot seen = {.size = (uint32_t)sizeof seen};
     pr_endpoint *orders = pr_bus_endpoint(t->s.bus, "orders");
     do {
@@ -105,7 +104,7 @@ static void wait_paused(strain *t)
 static void *ask_once(void *user)
 {
     strain *t = user;
-    pr_status status = ask(t, PATIENT_MS, NULL);
+    pr_status status = ask(t, PATIENCE_MS, NULL);
     atomic_fetch_add(status == PR_OK ? &t->answered : &t->failed, 1);
     return NULL;
 }
@@ -113,13 +112,11 @@ static void *ask_once(void *user)
 static void two_hundred_threads_ask_at_once(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        strain t;
-        pthread_t threads[ASKERS];
+        static strain t;
         strain_open(&t, *state, scheme_at(n), 4);
         for (int i = 0; i < ASKERS; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, ask_once, &t), 0);
-        for (int i = 0; i < ASKERS; i++)
-            pthread_join(threads[i], NULL); /* each ends: with its answer, or by its time-out */
+            world_thread(*state, ask_once, &t);
+        world_join(*state); /* each ends: with its answer, or by its time-out */
         assert_int_equal(atomic_load(&t.failed), 0);
         assert_int_equal(atomic_load(&t.answered), ASKERS);
         assert_int_equal(bus_snapshot(&t.s).replies, ASKERS);
@@ -161,17 +158,17 @@ static void forks_of_the_host_harm_nothing(void **state)
     bool open_before[FILES_MAX];
     look_at_files(open_before, true);
     for (size_t n = 0; scheme_at(n); n++) {
-        strain t;
+        static strain t;
         pr_error err = PR_ERROR_INIT;
         int64_t before = world_number(*state, OF_ORDERS);
         strain_open(&t, *state, scheme_at(n), 4);
         atomic_store(&t.slow, true);
-        check_ok(ask(&t, PATIENT_MS, &err), &err, "before");
+        check_ok(ask(&t, PATIENCE_MS, &err), &err, "before");
         for (int i = 0; i < FORKS; i++) {
             publish(&t, 5);
             fork_one(i % 2 == 0);
         }
-        check_ok(ask(&t, PATIENT_MS, &err), &err, "after");
+        check_ok(ask(&t, PATIENCE_MS, &err), &err, "after");
         wait_seen(&t.handled, 5 * FORKS, scheme_at(n));
         look_at_files(open_before, false);
         stand_close(&t.s);
@@ -217,12 +214,12 @@ static void a_clock_that_jumps_stops_nothing(void **state)
 {
     static const int64_t jumps[] = {HOUR_US, 0, -HOUR_US, 0};
     for (size_t n = 0; scheme_at(n); n++) {
-        strain t;
+        static strain t;
         pr_error err = PR_ERROR_INIT;
         int64_t effects = world_number(*state, EFFECTS);
         strain_open(&t, *state, scheme_at(n), 4);
         atomic_store(&t.slow, true);
-        check_ok(ask(&t, PATIENT_MS, &err), &err, "before");
+        check_ok(ask(&t, PATIENCE_MS, &err), &err, "before");
         for (size_t i = 0; i < COUNT_OF(jumps); i++) {
             publish(&t, 10); /* in hand when it jumps */
             atomic_store(&jumped_us, jumps[i]);
@@ -230,7 +227,7 @@ static void a_clock_that_jumps_stops_nothing(void **state)
             publish(&t, 5);
             pr_status status = ask(&t, 3000, NULL);
             assert_true(status == PR_OK || status == PR_E_BACKEND); /* it may go with its box */
-            check_ok(ask(&t, PATIENT_MS, &err), &err, "after a jump");
+            check_ok(ask(&t, PATIENCE_MS, &err), &err, "after a jump");
             wait_seen(&t.handled, 15 * (int)(i + 1), scheme_at(n));
             atomic_store(&t.fails, false);
         }
@@ -261,7 +258,7 @@ static void a_paused_endpoint_keeps_nothing_from_others(void **state)
     world *w = *state;
     int64_t before = 0;
     for (size_t n = 0; scheme_at(n); n++) {
-        strain t;
+        static strain t;
         strain_open(&t, w, scheme_at(n), 4);
         pr_endpoint_pause(pr_bus_endpoint(t.s.bus, "orders"));
         wait_paused(&t);
@@ -286,7 +283,7 @@ static void a_handler_may_pause_its_endpoint(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
         for (uint32_t concurrency = 1; concurrency <= 4; concurrency += 3) {
-            strain t;
+            static strain t;
             strain_open(&t, *state, scheme_at(n), concurrency);
             atomic_store(&t.pauses, true);
             publish(&t, 1);
@@ -306,7 +303,7 @@ static void a_handler_may_pause_its_endpoint(void **state)
 static void pauses_at_any_moment_lose_nothing(void **state)
 {
     for (size_t n = 0; scheme_at(n); n++) {
-        strain t;
+        static strain t;
         pr_error err = PR_ERROR_INIT;
         int64_t before = world_number(*state, OF_ORDERS);
         int64_t effects = world_number(*state, EFFECTS);
@@ -328,15 +325,13 @@ static void pauses_at_any_moment_lose_nothing(void **state)
         publish(&t, 8);
         pr_endpoint_pause(pr_bus_endpoint(t.s.bus, "orders"));
         t.s.bus = pr_bus_free(t.s.bus); /* the rest is for another one */
-        pr_transport_free(t.s.memory);
-        pr_transport_free(t.s.database);
         receiver_of(*state, scheme_at(n));
         ((world *)*state)->opt.id = "orders";
         world_run(*state);
         world_until_number(*state, OF_ORDERS, before + 8 * (PAUSES + 1));
         world_stop(*state);
         ((world *)*state)->endpoint = pr_endpoint_free(((world *)*state)->endpoint);
-        pr_transport_free(t.s.carrier);
+        stand_close(&t.s);
         assert_int_equal(world_number(*state, EFFECTS) - effects, 8 * (PAUSES + 1));
     }
 }

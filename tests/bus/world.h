@@ -21,7 +21,7 @@
 #define CONSUMER          "billing"
 #define ADDRESS_MAX       400
 
-#define WORLD_THREADS_MAX 16
+#define WORLD_THREADS_MAX 200
 #define WORLD_ENDS_MAX    4
 #define WORLD_OTHERS_MAX  8
 
