@@ -113,6 +113,8 @@ struct pr_endpoint {
     _Atomic int64_t retry_look_us; /* when to look for due rows again */
     int64_t subscribe_at_us;       /* not before; after a failure */
     uint32_t subscribe_failures;
+    int64_t asked_at_us;    /* the transport was asked last, by a run with workers */
+    bool dry;               /* and had nothing */
     int64_t kept_at_us;     /* deliveries were kept alive last */
     int64_t maintain_at_us; /* the store's housekeeping: not before */
     int64_t resume_at_us;   /* while paused */
@@ -164,7 +166,9 @@ void pr__endpoint_give_back_all(pr_endpoint *endpoint);
 /* Hold what was received; what cannot be held goes back. */
 pr_status pr__endpoint_take(pr_endpoint *endpoint, const pr_delivery *deliveries, size_t count,
                             pr_error *err);
-/* The first that is due and stands behind no earlier one of its key; work_count = none. */
+/* May it be tried now: it is due, and stands behind no earlier one of its key? */
+bool pr__endpoint_is_ready(const pr_endpoint *endpoint, uint32_t index, int64_t now_us);
+/* The first of those; work_count = none. */
 uint32_t pr__endpoint_next_ready(const pr_endpoint *endpoint, int64_t now_us);
 /* What may be handled in one unit with the one at `index`, that one first, in order of arrival; of
    each key from the earliest on. 1: that one goes by itself; more: they are being tried now. */

@@ -184,11 +184,17 @@ static bool behind(const pr_endpoint *endpoint, uint32_t index)
     return false;
 }
 
+bool pr__endpoint_is_ready(const pr_endpoint *endpoint, uint32_t index, int64_t now_us)
+{
+    const pr__work *work = endpoint->works[index];
+    return work->state == PR__WORK_WAITING && work->ready_at_us <= now_us &&
+           !behind(endpoint, index);
+}
+
 uint32_t pr__endpoint_next_ready(const pr_endpoint *endpoint, int64_t now_us)
 {
     for (uint32_t i = 0; i < endpoint->work_count; i++) {
-        const pr__work *work = endpoint->works[i];
-        if (work->state == PR__WORK_WAITING && work->ready_at_us <= now_us && !behind(endpoint, i))
+        if (pr__endpoint_is_ready(endpoint, i, now_us))
             return i;
     }
     return endpoint->work_count;

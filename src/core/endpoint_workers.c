@@ -16,6 +16,7 @@
 
 #define WAIT_MIN_US  1000  /* between two looks at the transport while workers are busy */
 #define STOP_LOOK_US 20000 /* how soon a stop is seen */
+#define ASK_MAX_US   20000 /* the transport is asked as often at least, while there is room */
 
 /* ---- a worker ---- */
 
@@ -180,6 +181,33 @@ static bool nothing_in_hand(pr_endpoint *endpoint)
     return nothing;
 }
 
+/* Of the deliveries in hand those that a worker may take now, counted up to `enough`. */
+static uint32_t count_ready(pr_endpoint *endpoint, int64_t now_us, uint32_t enough)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&endpoint->hand_mutex);
+    for (uint32_t i = 0; i < endpoint->work_count && count < enough; i++)
+        count += pr__endpoint_is_ready(endpoint, i, now_us) ? 1 : 0;
+    pthread_mutex_unlock(&endpoint->hand_mutex);
+    return count;
+}
+
+/* Is it time to ask the transport? To ask costs a look into its database, or a system call: so not
+   for each place that gets free, but for half of them, and at once when workers are about to have
+   nothing. What had nothing more to give is asked for the latter only. */
+static bool hand_is_low(pr_endpoint *endpoint, int64_t now_us)
+{
+    uint32_t batch = endpoint->opt.batch_max > 1 ? endpoint->opt.batch_max : 1;
+    uint32_t few = 2 * endpoint->worker_count * batch;
+    uint32_t half = (endpoint->opt.prefetch + 1) / 2;
+    if (now_us - endpoint->asked_at_us >= ASK_MAX_US)
+        return true;
+    if (few > half)
+        few = half;
+    uint32_t enough = endpoint->dry ? few : half;
+    return count_ready(endpoint, now_us, enough) < enough;
+}
+
 static pr_status look_for_retry(pr_endpoint *endpoint, int64_t now_us, pr_error *err)
 {
     if (endpoint->retry_batch || now_us < atomic_load(&endpoint->retry_look_us))
@@ -216,8 +244,11 @@ static pr_status round_of(pr_endpoint *endpoint, int64_t *wait_us, pr_error *err
     TRY(pr__endpoint_reach_transport(endpoint, now_us, &reached, err));
     bool none = nothing_in_hand(endpoint);
     int64_t idle_ms = pr__endpoint_idle_ms(endpoint, now_us);
-    if (reached)
+    if (reached && hand_is_low(endpoint, now_us)) {
+        endpoint->asked_at_us = now_us;
         TRY(pr__endpoint_receive(endpoint, none ? idle_ms : 0, &received, err));
+        endpoint->dry = received == 0;
+    }
     if (received > 0)
         wake_workers(endpoint);
     int64_t most_us = idle_ms * 1000 < STOP_LOOK_US ? idle_ms * 1000 : STOP_LOOK_US;
