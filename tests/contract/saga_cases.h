@@ -8,6 +8,7 @@
     X(state_mark_and_commands_commit_together)                                                     \
     X(a_failing_handler_leaves_everything_untouched)                                               \
     X(what_was_rolled_back_is_not_counted)                                                         \
+    X(a_step_knows_its_instance_and_may_end_it)                                                    \
     X(a_duplicate_moves_nothing)                                                                   \
     X(events_before_the_start_are_missing)                                                         \
     X(what_becomes_of_the_missing_is_a_policy)                                                     \

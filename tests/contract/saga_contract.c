@@ -9,6 +9,7 @@
 #include "contract/saga_world.h"
 
 #define QUIET_MS 60
+#define HOUR_US  INT64_C(3600000000)
 
 static void check_row(const tally_row *row, int64_t sum, int64_t version, const char *label)
 {
@@ -105,6 +106,26 @@ void case_what_was_rolled_back_is_not_counted(void **state)
         tally_close(&worker);
     }
 #endif
+}
+
+void case_a_step_knows_its_instance_and_may_end_it(void **state)
+{
+    store_fixture *fix = *state;
+    tally_subscribe(fix);
+    for (int64_t n = 0; n < 2; n++) {
+        char wanted[64];
+        tally_send(fix, TALLY_ASKED, "k", n, NULL);
+        tally_work(fix, QUIET_MS);
+        tally_row row = tally_read(fix, "k");
+        check_row(&row, 0, n + 1, "asked");
+        assert_int_equal(row.completed, n == 1); /* the predicate says nothing */
+        assert_false(row.state.done);
+        pr__format(wanted, sizeof wanted, "%s %lld ", row.instance_id, (long long)n);
+        if (strncmp(row.note, wanted, strlen(wanted)) != 0)
+            fail_msg("wanted '%s' and the time, got '%s'", wanted, row.note);
+        int64_t loaded_us = strtoll(row.note + strlen(wanted), NULL, 10);
+        assert_true(llabs(row.updated_at_us - loaded_us) < HOUR_US);
+    }
 }
 
 void case_a_duplicate_moves_nothing(void **state)

@@ -52,8 +52,9 @@ static const pr_field newer_fields[] = {
     }
 
 static const pr_contract message_contracts[] = {
-    MESSAGE(TALLY_OPENED), MESSAGE(TALLY_ADDED), MESSAGE(TALLY_CLOSED), MESSAGE(TALLY_ARMED),
-    MESSAGE(TALLY_CALMED), MESSAGE(TALLY_GROWN), MESSAGE(TALLY_FAILED), MESSAGE(TALLY_ORDERS),
+    MESSAGE(TALLY_OPENED), MESSAGE(TALLY_ADDED),  MESSAGE(TALLY_CLOSED),
+    MESSAGE(TALLY_ARMED),  MESSAGE(TALLY_CALMED), MESSAGE(TALLY_GROWN),
+    MESSAGE(TALLY_FAILED), MESSAGE(TALLY_ORDERS), MESSAGE(TALLY_ASKED),
 };
 
 static const pr_contract state_contracts[] = {
@@ -171,6 +172,21 @@ static pr_handled on_failed(void *user, pr_saga_step *step, void *object)
     return PR_HANDLED_PERMANENT;
 }
 
+/* The text is gone from the stack when the state is saved. */
+static pr_handled on_asked(void *user, pr_saga_step *step, void *object)
+{
+    (void)user;
+    tally *state = object;
+    char note[64];
+    pr__format(note, sizeof note, "%s %lld %lld", pr_saga_step_instance_id(step),
+               (long long)pr_saga_step_version(step), (long long)pr_saga_step_now_us(step));
+    state->note = pr_saga_step_text(step, note);
+    memset(note, '?', sizeof note);
+    if (message_of(step)->n == 1)
+        pr_saga_step_complete(step);
+    return moved(step, state);
+}
+
 static pr_handled on_ring(void *user, pr_saga_step *step, void *object)
 {
     (void)user;
@@ -206,6 +222,7 @@ static const pr_saga_message messages[] = {
     BY_KEY(TALLY_CALMED, on_calmed, 0),
     BY_KEY(TALLY_GROWN, on_grown, 0),
     BY_KEY(TALLY_FAILED, on_failed, 0),
+    BY_KEY(TALLY_ASKED, on_asked, PR_SAGA_STARTS),
 };
 
 static const pr_saga_timeout timeouts[] = {{"ring", on_ring}, {"close", on_closed}};
@@ -236,9 +253,9 @@ static void make_saga(const tally_options *opt, tally_worker *worker)
 
 void tally_open(store_fixture *fix, const tally_options *opt, tally_worker *worker)
 {
-    static const char *const types[] = {TALLY_OPENED, TALLY_ADDED,  TALLY_CLOSED,
-                                        TALLY_ARMED,  TALLY_CALMED, TALLY_GROWN,
-                                        TALLY_FAILED, TALLY_ORDERS, TALLY_TIMEOUT};
+    static const char *const types[] = {TALLY_OPENED, TALLY_ADDED,  TALLY_CLOSED, TALLY_ARMED,
+                                        TALLY_CALMED, TALLY_GROWN,  TALLY_FAILED, TALLY_ORDERS,
+                                        TALLY_ASKED,  TALLY_TIMEOUT};
     pr_error err = PR_ERROR_INIT;
     store_settings settings = {.clock = fix->provider->clock_given ? &fix->clock : NULL};
     *worker = (tally_worker){.store = NULL};
@@ -370,6 +387,7 @@ static bool read_record(void *user, const pr_saga_record *record)
     tally_row *row = user;
     row->found = true;
     row->version = record->version;
+    row->updated_at_us = record->updated_at_us;
     row->completed = record->completed_at_us != 0;
     row->leased = record->lease_owner != NULL;
     pr__format(row->instance_id, sizeof row->instance_id, "%s", record->instance_id);

@@ -13,13 +13,14 @@
 
 #include "contract/store_fixture.h"
 
-#define TALLY_OPENED  "urn:message:tally:opened"  /* starts it; sum += n */
-#define TALLY_ADDED   "urn:message:tally:added"   /* sum += n */
-#define TALLY_CLOSED  "urn:message:tally:closed"  /* done */
-#define TALLY_ARMED   "urn:message:tally:armed"   /* timeout `note` in n ms */
-#define TALLY_CALMED  "urn:message:tally:calmed"  /* cancel timeout `note` */
-#define TALLY_GROWN   "urn:message:tally:grown"   /* note gets n bytes */
-#define TALLY_FAILED  "urn:message:tally:failed"  /* tells, and then fails for good */
+#define TALLY_OPENED  "urn:message:tally:opened" /* starts it; sum += n */
+#define TALLY_ADDED   "urn:message:tally:added"  /* sum += n */
+#define TALLY_CLOSED  "urn:message:tally:closed" /* done */
+#define TALLY_ARMED   "urn:message:tally:armed"  /* timeout `note` in n ms */
+#define TALLY_CALMED  "urn:message:tally:calmed" /* cancel timeout `note` */
+#define TALLY_GROWN   "urn:message:tally:grown"  /* note gets n bytes */
+#define TALLY_FAILED  "urn:message:tally:failed" /* tells, and then fails for good */
+#define TALLY_ASKED   "urn:message:tally:asked"  /* note: what the step knows; n 1: the last step */
 #define TALLY_TIMEOUT "urn:message:tally:timeout" /* of `ring`: sum += 1000; of `close`: done */
 #define TALLY_TOLD    "urn:message:tally:told"    /* the command */
 #define TALLY_ORDERS  "urn:message:tally:none"    /* not the saga's */
@@ -45,6 +46,7 @@ typedef struct tally_row {
     tally state;
     char note[64];
     int64_t version;
+    int64_t updated_at_us;
     bool completed;
     bool leased;
     char instance_id[PR_UUID_TEXT_SIZE];
