@@ -84,6 +84,53 @@ static void test_one_at_a_time(void **state)
     pr__line_release(at.line);
 }
 
+static void *stay_until_stopped(void *user)
+{
+    shared *at = user;
+    if (!pr__line_enter(at->line, far())) {
+        atomic_store(&at->entered, -1);
+        return NULL;
+    }
+    atomic_store(&at->entered, 1);
+    while (!atomic_load(&at->stop))
+        pr__sleep_us(100);
+    pr__line_leave(at->line);
+    return NULL;
+}
+
+/* It waits by then, most likely; if not, less is shown. */
+static void who_waited_has_it(int64_t waited_us)
+{
+    static shared at;
+    pthread_t thread;
+    at = (shared){.line = pr__line_new()};
+    assert_true(pr__line_enter(at.line, far()));
+    assert_false(pr__line_enter(at.line, pr__monotonic_us() + 1000));
+    assert_int_equal(pthread_create(&thread, NULL, stay_until_stopped, &at), 0);
+    pr__sleep_us(waited_us);
+    pr__line_leave(at.line);
+    int64_t until_us = far() + FAR_US;
+    while (atomic_load(&at.entered) == 0 && pr__monotonic_us() < until_us)
+        pr__sleep_us(100);
+    bool second = pr__line_enter(at.line, pr__monotonic_us());
+    atomic_store(&at.stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&at.entered), 1);
+    assert_false(second);
+    assert_true(pr__line_enter(at.line, pr__monotonic_us()));
+    pr__line_leave(at.line);
+    pr__line_release(at.line);
+}
+
+/* One that waited, behind one that gave up, gets the turn when it is free, and has it alone: one
+   that may be passed, and one that waited long enough for the turn to be handed over. */
+static void test_who_waited_has_it(void **state)
+{
+    (void)state;
+    who_waited_has_it(1000);
+    who_waited_has_it(20000);
+}
+
 static void *take_turns_until_stopped(void *user)
 {
     shared *at = user;
@@ -326,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time_is_up),
         cmocka_unit_test(test_one_at_a_time),
+        cmocka_unit_test(test_who_waited_has_it),
         cmocka_unit_test(test_no_one_starves),
         cmocka_unit_test(test_forked),
         cmocka_unit_test(test_second_unit_is_busy),
