@@ -52,7 +52,7 @@ static pr_handled handle(void *user, pr_scope *scope)
     return PR_HANDLED_OK;
 }
 
-static void strain_open(strain *t, world *w, const char *scheme, uint32_t concurrency)
+static void strain_make(strain *t, world *w, const char *scheme, uint32_t concurrency)
 {
     static const char *const types[] = {TYPE_ORDER};
     pr_error err = PR_ERROR_INIT;
@@ -63,6 +63,11 @@ static void strain_open(strain *t, world *w, const char *scheme, uint32_t concur
                                                   .concurrency = concurrency, .prefetch = PREFETCH);
     check_ok(pr_bus_add_endpoint(t->s.bus, &opt, NULL, &err), &err, scheme);
     check_ok(pr_bus_on(t->s.bus, "prices", TYPE_ASK, handle, t, &err), &err, scheme);
+}
+
+static void strain_open(strain *t, world *w, const char *scheme, uint32_t concurrency)
+{
+    strain_make(t, w, scheme, concurrency);
     stand_start(&t->s);
 }
 
@@ -299,6 +304,25 @@ static void a_handler_may_pause_its_endpoint(void **state)
     }
 }
 
+/* What is published meanwhile waits for it. */
+static void one_paused_from_the_start_has_its_queue(void **state)
+{
+    for (size_t n = 0; scheme_at(n); n++) {
+        for (uint32_t concurrency = 1; concurrency <= 4; concurrency += 3) {
+            static strain t;
+            world *w = world_afresh(state);
+            strain_make(&t, w, scheme_at(n), concurrency);
+            pr_endpoint_pause(pr_bus_endpoint(t.s.bus, "orders"));
+            stand_start(&t.s);
+            wait_paused(&t);
+            publish(&t, 3); /* it would be returned: nobody gets it */
+            pr_endpoint_resume(pr_bus_endpoint(t.s.bus, "orders"));
+            wait_seen(&t.handled, 3, "resumed");
+            stand_close(&t.s);
+        }
+    }
+}
+
 /* With deliveries in hand: paused, resumed, stopped at once; freed while it is paused. */
 static void pauses_at_any_moment_lose_nothing(void **state)
 {
@@ -345,6 +369,7 @@ size_t strain_suite(const struct CMUnitTest **ret_tests)
                                         teardown_with_clock),
         CASE(a_paused_endpoint_keeps_nothing_from_others),
         CASE(a_handler_may_pause_its_endpoint),
+        CASE(one_paused_from_the_start_has_its_queue),
         CASE(pauses_at_any_moment_lose_nothing),
     };
     *ret_tests = tests;
