@@ -83,6 +83,16 @@ bool pr__text_starts_with(const char *text, const char *prefix)
     return text && strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+bool pr__text_addressable(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c <= ' ' || c == 0x7F || c == '/')
+            return false;
+    }
+    return true;
+}
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';

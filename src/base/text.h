@@ -16,6 +16,8 @@ size_t pr__utf8_step(const char *text, size_t size);
 size_t pr__utf8_cut(const char *text, size_t size, size_t limit); /* <= limit, at a code point */
 bool pr__text_equal(const char *a, const char *b);                /* NULL equals NULL only */
 bool pr__text_starts_with(const char *text, const char *prefix);
+/* Can it stand in an address as it is: no '/', no space, no control character? */
+bool pr__text_addressable(const char *text, size_t size);
 bool pr__parse_int64(const char *text, int64_t min, int64_t max,
                      int64_t *ret_value);                                /* decimal, whole */
 bool pr__parse_double(const char *text, size_t size, double *ret_value); /* finite, any locale */

@@ -63,13 +63,9 @@ static pr_status check_id(const char *id, size_t size, const char *what, const c
     if (size > PR_ID_SIZE_MAX)
         return pr__fail(err, PR_E_LIMIT, ORIGIN, "the %s of an address has %zu bytes, at most %d",
                         what, size, PR_ID_SIZE_MAX);
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)id[i];
-        if (c <= ' ' || c == 0x7F || c == '/') {
-            pr__format(fault, sizeof(fault), "the %s has a '/', a space or a control character",
-                       what);
-            return malformed(err, text, fault);
-        }
+    if (!pr__text_addressable(id, size)) {
+        pr__format(fault, sizeof(fault), "the %s has a '/', a space or a control character", what);
+        return malformed(err, text, fault);
     }
     return PR_OK;
 }

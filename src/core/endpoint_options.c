@@ -77,6 +77,12 @@ static pr_status check_texts(const pr_endpoint_options *opt, pr_error *err)
                         strlen(opt->id), PR_ID_SIZE_MAX);
     if (!pr__utf8_valid(opt->id, strlen(opt->id)))
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "the endpoint's id is not valid UTF-8");
+    if (!pr__text_addressable(opt->id, strlen(opt->id))) /* it could never subscribe */
+        return pr__fail(err, PR_E_CONTENT, ORIGIN,
+                        "the endpoint's id has a '/', a space or a control character: no address "
+                        "could name it");
+    if (opt->types && opt->type_count == 0)
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "types is given, but type_count is 0");
     if (opt->type_count > 0 && !opt->types)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "types is NULL, but type_count is %zu",
                         opt->type_count);

@@ -86,6 +86,10 @@ pr_status pr__chain_make(const pr_middleware *list, size_t count, bool leased, p
     if (!list && count > 0)
         return pr__fail(err, PR_E_INVALID, ORIGIN,
                         "middleware is NULL, but middleware_count is %zu", count);
+    if (list && count == 0) /* else a count that was forgotten would leave out the inbox */
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "middleware is given, but middleware_count is 0: set it, or leave "
+                        "middleware NULL for unit and inbox");
     if (!list) {
         list = usual;
         count = sizeof usual / sizeof usual[0];

@@ -94,12 +94,9 @@ static pr_status check_options(const pr_subscribe_options *options, pr_error *er
                         strlen(options->endpoint), PR_ID_SIZE_MAX);
     if (!pr__utf8_valid(options->endpoint, strlen(options->endpoint)))
         return pr__fail(err, PR_E_CONTENT, ORIGIN, "the endpoint id is not valid UTF-8");
-    for (const char *at = options->endpoint; *at != '\0'; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c <= ' ' || c == 0x7F || c == '/') /* no address could name it */
-            return pr__fail(err, PR_E_CONTENT, ORIGIN,
-                            "the endpoint id has a '/', a space or a control character");
-    }
+    if (!pr__text_addressable(options->endpoint, strlen(options->endpoint)))
+        return pr__fail(err, PR_E_CONTENT, ORIGIN,
+                        "the endpoint id has a '/', a space or a control character");
     NEED_ARGUMENT(options->type_count == 0 || options->types, "types is NULL");
     for (size_t i = 0; i < options->type_count; i++) {
         NEED_ARGUMENT(!pr__text_empty(options->types[i]), "a type is empty");

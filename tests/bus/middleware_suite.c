@@ -41,6 +41,7 @@ static void wrong_lists_are_refused(void **state)
         {"no policy", {unit, pr_middleware_retry(NULL)}, 2, 0, "middleware[1]: it needs a name"},
         {"no timing", {pr_middleware_timing(NULL)}, 1, 0, "middleware[0]: it needs a name"},
         {"leased without", {own}, 1, PR_INBOX_LEASED, "leased inbox needs pr_middleware_unit"},
+        {"count forgotten", {unit, inbox}, 0, 0, "middleware_count is 0: set it, or leave"},
         {"no list", {own}, 99, 0, "99 middlewares, at most 32"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {

@@ -36,6 +36,35 @@ static void numbers_that_contradict_each_other_are_refused(void **state)
     assert_int_equal(none.concurrency, 2);
 }
 
+/* Else nothing would be heard of it: it would try to subscribe for ever. */
+static void an_endpoint_that_could_never_subscribe_is_refused(void **state)
+{
+    world *w = *state;
+    const struct {
+        const char *label;
+        const char *id;
+        size_t type_count;
+        pr_status wanted;
+        const char *error;
+    } cases[] = {
+        {"space", "bill ing", 1, PR_E_CONTENT, "id has a '/', a space or a control"},
+        {"slash", "bill/ing", 1, PR_E_CONTENT, "no address could name it"},
+        {"line feed", "billing\n", 1, PR_E_CONTENT, "a space or a control character"},
+        {"count forgotten", "billing", 0, PR_E_INVALID, "types is given, but type_count is 0"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        pr_endpoint *endpoint = NULL;
+        pr_error err = PR_ERROR_INIT;
+        pr_endpoint_options opt = w->opt;
+        opt.id = cases[i].id;
+        opt.type_count = cases[i].type_count;
+        check_error(pr_endpoint_new(w->store, w->receiver, &opt, &endpoint, &err), &err,
+                    cases[i].wanted, cases[i].error, cases[i].label);
+        assert_null(endpoint);
+        assert_null(strchr(err.message, '\n'));
+    }
+}
+
 static bool wait_flag(atomic_int *flag, int wanted)
 {
     int64_t until_us = pr__monotonic_us() + PATIENCE_US;
@@ -339,6 +368,7 @@ size_t workers_suite(const struct CMUnitTest **ret_tests)
 {
     static const struct CMUnitTest tests[] = {
         CASE(numbers_that_contradict_each_other_are_refused),
+        CASE(an_endpoint_that_could_never_subscribe_is_refused),
         CASE(handlers_run_at_once),
         CASE(each_key_is_one_after_the_other_and_each_id_once),
         CASE(poison_among_a_thousand_harms_nobody),

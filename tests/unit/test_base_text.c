@@ -233,6 +233,11 @@ static void test_comparison(void **state)
     assert_true(pr__text_starts_with("urn:message:x", "urn:message:"));
     assert_false(pr__text_starts_with("urn", "urn:message:"));
     assert_false(pr__text_starts_with(NULL, "urn"));
+    assert_true(pr__text_addressable("b\xc3\xbcro:1", 7));
+    assert_true(pr__text_addressable("a/", 1));
+    assert_false(pr__text_addressable("a/", 2));
+    assert_false(pr__text_addressable("a b", 3));
+    assert_false(pr__text_addressable("a\x7f", 2));
 }
 
 int main(void)
