@@ -184,6 +184,22 @@ static pr_status read_prefix(const char *given, char out[PR__SQLITE_PREFIX_SIZE]
     return PR_OK;
 }
 
+/* The command's way to name a store, given to a function that takes a path: a file of such a name
+   would be made in silence. What stands behind the scheme may hold a password. */
+static pr_status refuse_address(const char *path, pr_error *err)
+{
+    if (pr__text_starts_with(path, "sqlite:"))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "path '%s' begins with 'sqlite:': give the path alone (./%s for a file of "
+                        "that name)",
+                        path, path);
+    if (pr__text_starts_with(path, "postgresql:") || pr__text_starts_with(path, "postgres:"))
+        return pr__fail(err, PR_E_INVALID, ORIGIN,
+                        "path is an address of PostgreSQL: open it with the functions of "
+                        "postroom/postgres.h");
+    return PR_OK;
+}
+
 static pr_status check_options(const pr_sqlite_options *opt, pr_error *err)
 {
     TRY(pr__sized_check(opt, sizeof *opt, "pr_sqlite_options", ORIGIN, err));
@@ -194,6 +210,7 @@ static pr_status check_options(const pr_sqlite_options *opt, pr_error *err)
                         "path '%s' is no plain file: a store is shared by processes, so name a "
                         "file",
                         opt->path);
+    TRY(refuse_address(opt->path, err));
     if (opt->busy_ms < 0 || opt->busy_ms > PR__SQLITE_BUSY_MS_MAX)
         return pr__fail(err, PR_E_INVALID, ORIGIN, "busy_ms is %lld, must be 0 to %lld",
                         (long long)opt->busy_ms, PR__SQLITE_BUSY_MS_MAX);
