@@ -115,7 +115,9 @@ static pr_status prepare(append *job, uint32_t place, pr_error *err)
     if (!exists) {
         bool fine = route.kind == PR__ROUTE_TOPIC && pr__route_unrouted_ok(message);
         end(self, place, fine ? PR_SUBMIT_CONFIRMED : PR_SUBMIT_RETURNED, false,
-            fine ? "" : "nobody subscribes to the destination: start its endpoint");
+            fine ? ""
+                 : "nobody subscribes to the destination: start its endpoint, or "
+                   "mend the spelling");
         return PR_OK;
     }
     pr_message *copy = &self->messages[job->count];
