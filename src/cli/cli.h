@@ -57,6 +57,7 @@ extern const pr__command pr__command_receive;
 extern const pr__command pr__command_status;
 extern const pr__command pr__command_outbox_list;
 extern const pr__command pr__command_outbox_show;
+extern const pr__command pr__command_inbox_list;
 extern const pr__command pr__command_dead_list;
 extern const pr__command pr__command_dead_show;
 extern const pr__command pr__command_dead_redrive;

@@ -5,6 +5,7 @@
 
 #include <postroom/operations.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -75,6 +76,39 @@ const pr__command pr__command_dead_list = {
     .uses_store = true,
     .run = list_run,
 };
+
+/* ---- in which inbox ---- */
+
+typedef struct dead_place {
+    char consumer[PR_ID_SIZE_MAX + 1]; /* "" = none was found */
+} dead_place;
+
+static bool find_dead(void *user, const pr_record *record)
+{
+    dead_place *place = user;
+    if (record->box != PR_BOX_INBOX || record->state != PR_STATE_DEAD || !record->consumer)
+        return true;
+    pr__format(place->consumer, sizeof(place->consumer), "%s", record->consumer);
+    return false;
+}
+
+/* One message could not be dealt with; is it an inbox's, and nobody said whose? */
+static pr__exit refuse(pr__cli *cli, pr_store *store, const char *id, const char *consumer,
+                       const pr_error *err)
+{
+    dead_place place = {.consumer = ""};
+    pr_error told = PR_ERROR_INIT;
+    if (id && !consumer && (err->status == PR_E_NOT_FOUND || err->status == PR_E_STATE) &&
+        pr_operations_show(store, id, find_dead, &place, NULL) == PR_OK && place.consumer[0]) {
+        pr_status status = pr__fail(&told, err->status, "cli.dead",
+                                    "message \"%s\" is dead in the inbox of '%s', not in the "
+                                    "outbox; add --consumer '%s'",
+                                    id, place.consumer, place.consumer);
+        (void)status;
+        return pr__report_error(cli, &told);
+    }
+    return pr__report_error(cli, err);
+}
 
 /* ---- redrive ---- */
 
@@ -176,7 +210,7 @@ static pr__exit redrive_run(pr__cli *cli, const void *v)
             return code;
     }
     if (pr_operations_redrive(store, &opt, &count, &err) != PR_OK)
-        return pr__report_error(cli, &err);
+        return refuse(cli, store, id, values->consumer, &err);
     print_redriven(cli, count, values->dry_run);
     return PR__EXIT_OK;
 }
@@ -221,7 +255,7 @@ static pr__exit discard_run(pr__cli *cli, const void *v)
     pr_status status = pr_operations_discard(
         store, id, values->consumer, pr__operator_who(&values->by, who), values->by.reason, &err);
     if (status != PR_OK)
-        return pr__report_error(cli, &err);
+        return refuse(cli, store, id, values->consumer, &err);
     pr__operator_done(cli, "discarded", id);
     return PR__EXIT_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * A page of a list, as a table or as JSON: shared by `outbox list` and `dead list`.
+ * A page of a list, as a table or as JSON: shared by `outbox list`, `inbox list` and `dead list`.
  */
 #ifndef PR_CLI_LIST_H
 #define PR_CLI_LIST_H

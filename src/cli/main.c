@@ -27,6 +27,7 @@ static const pr__command *const commands[] = {
     &pr__command_status,
     &pr__command_outbox_list,
     &pr__command_outbox_show,
+    &pr__command_inbox_list,
     &pr__command_dead_list,
     &pr__command_dead_show,
     &pr__command_dead_redrive,
@@ -60,7 +61,8 @@ static void open_standard_files(void)
 /* Help on everything, or on the commands of one group such as "outbox"; NULL = all. */
 static void global_help(pr__buffer *out, const char *group)
 {
-    pr__buffer_append_text(out, "usage: postroom COMMAND [options]\n\n");
+    pr__buffer_printf(out, "usage: postroom %s%sCOMMAND [options]\n\n", group ? group : "",
+                      group ? " " : "");
     if (!group)
         pr__buffer_append_text(
             out, "Reliable messages out of the database that you already use: a transactional\n"
@@ -74,8 +76,8 @@ static void global_help(pr__buffer *out, const char *group)
     }
     pr__buffer_append_text(
         out, "\n`postroom COMMAND --help` shows the options of a command. The store is named by\n"
-             "--store sqlite:PATH, --store postgresql://HOST/DATABASE, or by the environment's\n"
-             "POSTROOM_STORE.\n"
+             "--store PATH (or sqlite:PATH), --store postgresql://HOST/DATABASE, or by the\n"
+             "environment's POSTROOM_STORE.\n"
              "\n"
              "exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 wrong state, 5 partial\n");
     out->size--; /* the printer adds the last newline */

@@ -287,9 +287,9 @@ pr_status pr__options_parse(const pr__command *command, int argc, char **argv, v
         return pr__fail(err, PR_E_INVALID, ORIGIN, "an argument is missing: postroom %s %s",
                         command->name, command->arguments);
     if (arguments->count > command->arguments_max)
-        return pr__fail(err, PR_E_INVALID, ORIGIN, "'%s' is an argument too many: postroom %s %s",
+        return pr__fail(err, PR_E_INVALID, ORIGIN, "'%s' is an argument too many: postroom %s%s%s",
                         arguments->items[command->arguments_max], command->name,
-                        command->arguments);
+                        command->arguments[0] ? " " : "", command->arguments);
     return PR_OK;
 }
 

@@ -23,6 +23,7 @@
 #include "cli/line.h"
 #include "cli/output.h"
 #include "cli/receive.h"
+#include "cli/receive_news.h"
 #include "cli/stop.h"
 #include "cli/wiring.h"
 
@@ -47,6 +48,7 @@ typedef struct receive_values {
     const char *owner;
     bool lines;
     bool follow_ups;
+    bool verbose;
     int64_t timeout_ms;
     int64_t kill_after_ms;
     int64_t until_idle_ms;
@@ -114,6 +116,8 @@ static const pr__option options[] = {
      offsetof(receive_values, owner), 0, 0, NULL},
     {"parent", PR__OPTION_COUNT, "PID", "stop when this process, which started it, is gone",
      offsetof(receive_values, parent), 1, 0, NULL},
+    {"verbose", PR__OPTION_FLAG, NULL, "say on standard error what happens, a line an event",
+     offsetof(receive_values, verbose), 0, 0, NULL},
     {NULL, 0, NULL, NULL, 0, 0, 0, NULL},
 };
 
@@ -224,6 +228,7 @@ static pr_handled handle(void *user, pr_scope *scope)
 typedef struct watcher {
     pr_endpoint *endpoint;
     worker *of;
+    pr__receive_news *news;
     int64_t idle_ms;
     atomic_bool over;
     pthread_t thread;
@@ -246,7 +251,7 @@ static void *watch(void *user)
     int64_t since_us = pr__monotonic_us();
     while (!atomic_load(&w->over)) {
         uint64_t now = seen_so_far(w->endpoint);
-        if (now != before || atomic_load(&w->of->busy) > 0)
+        if (now != before || atomic_load(&w->of->busy) > 0 || !pr__receive_news_reached(w->news))
             since_us = pr__monotonic_us();
         before = now;
         if (pr__monotonic_us() - since_us >= w->idle_ms * 1000)
@@ -263,6 +268,7 @@ typedef struct receiving {
     pr__link link; /* --from */
     pr_transport *own;
     pr_endpoint *endpoint;
+    pr__receive_news news;
     worker of;
 } receiving;
 
@@ -274,6 +280,7 @@ static void receiving_done(receiving *r)
     pr_transport_free(r->own);
     pr__link_done(&r->link);
     pr_store_free(r->store);
+    pr__receive_news_done(&r->news);
 }
 
 static pr_status check_values(const receive_values *values, pr_error *err)
@@ -358,7 +365,7 @@ static pr_status open_receiving(const receive_values *values, receiving *r, pr_e
                             .backoff_max_ms = pr__option_or(values->backoff_max_ms, 0),
                             .lease_ms = pr__option_or(values->lease_ms, 0),
                             .stop_grace_ms = pr__option_or(values->grace_ms, GRACE_MS_DEFAULT),
-                            .owner = values->owner);
+                            .owner = values->owner, .observer = &r->news.observer);
     return pr_endpoint_new(r->store, transport, &opt, &r->endpoint, err);
 }
 
@@ -396,7 +403,8 @@ static pr__exit receive(pr__cli *cli, const receive_values *values, receiving *r
 {
     pr_error err = PR_ERROR_INIT;
     pr_endpoint_snapshot seen = {.size = (uint32_t)sizeof(seen)};
-    watcher w = {.endpoint = r->endpoint, .of = &r->of, .idle_ms = values->until_idle_ms};
+    watcher w = {
+        .endpoint = r->endpoint, .of = &r->of, .news = &r->news, .idle_ms = values->until_idle_ms};
     running = r->endpoint;
     grace_ms = pr__option_or(values->grace_ms, GRACE_MS_DEFAULT);
     pr__stop_watch(on_signal);
@@ -414,6 +422,8 @@ static pr__exit receive(pr__cli *cli, const receive_values *values, receiving *r
         print_summary(cli, &seen);
     if (status != PR_OK && status != PR_E_CANCELLED)
         return pr__report_error(cli, &err);
+    if (values->until_idle_ms != PR__UNSET && !is_stopping() && r->news.trouble.status != PR_OK)
+        return PR__EXIT_FAILED; /* it was silent, not idle; why was said when it began */
     return PR__EXIT_OK;
 }
 
@@ -423,6 +433,7 @@ static pr__exit run(pr__cli *cli, const void *v)
     pr_error err = PR_ERROR_INIT;
     receiving r = {.store = NULL};
     pr__exit code;
+    pr__receive_news_init(&r.news, cli, values->verbose);
     if (open_receiving(values, &r, &err) != PR_OK)
         code = pr__report_error(cli, &err);
     else
@@ -438,7 +449,10 @@ const pr__command pr__command_receive = {
     .details =
         "The command gets the body on its standard input and the envelope in POSTROOM_ variables "
         "of its environment. Exit 0: done, once and for all; 65: dead at once; anything else, 75 "
-        "for one: tried again later. Runs until SIGTERM or SIGINT.",
+        "for one: tried again later. Runs until SIGTERM or SIGINT. With --until-idle it exits 1 "
+        "when "
+        "no messages could come. A failed message is listed by `inbox list`, a dead one by `dead "
+        "list`.",
     .options = options,
     .values_size = sizeof(receive_values),
     .uses_store = true,

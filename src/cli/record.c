@@ -20,6 +20,10 @@ static const pr__column outbox_columns[] = {
     {"ID", false, 0},   {"STATE", false, 0},    {"TYPE", false, 0.3},  {"KEY", false, 0.1},
     {"TRIES", true, 0}, {"OCCURRED", false, 0}, {"ERROR", false, 0.2},
 };
+static const pr__column inbox_columns[] = {
+    {"ID", false, 0},    {"STATE", false, 0}, {"CONSUMER", false, 0.1}, {"TYPE", false, 0.3},
+    {"KEY", false, 0.1}, {"TRIES", true, 0},  {"OCCURRED", false, 0},   {"ERROR", false, 0.2},
+};
 static const pr__column dead_columns[] = {
     {"ID", false, 0},    {"BOX", false, 0},  {"CONSUMER", false, 0.1}, {"TYPE", false, 0.3},
     {"KEY", false, 0.1}, {"TRIES", true, 0}, {"OCCURRED", false, 0},   {"ERROR", false, 0.2},
@@ -30,6 +34,8 @@ pr__table *pr__record_table(pr__record_view view)
 {
     if (view == PR__VIEW_DEAD)
         return pr__table_new(dead_columns, sizeof(dead_columns) / sizeof(dead_columns[0]));
+    if (view == PR__VIEW_INBOX)
+        return pr__table_new(inbox_columns, sizeof(inbox_columns) / sizeof(inbox_columns[0]));
     return pr__table_new(outbox_columns, sizeof(outbox_columns) / sizeof(outbox_columns[0]));
 }
 
@@ -47,11 +53,11 @@ void pr__record_row(pr__table *table, pr__record_view view, const pr_record *rec
     const char *outbox[] = {
         message->id, pr__state_text(record->state), message->type, message->key, attempts, occurred,
         why};
-    const char *dead[] = {message->id,      pr__box_text(record->box),
-                          record->consumer, message->type,
-                          message->key,     attempts,
-                          occurred,         why};
-    pr__table_row(table, view == PR__VIEW_DEAD ? dead : outbox);
+    const char *of_inbox = /* a list of the inbox tells the state, one of dead ones the box */
+        view == PR__VIEW_INBOX ? pr__state_text(record->state) : pr__box_text(record->box);
+    const char *others[] = {message->id,  of_inbox, record->consumer, message->type,
+                            message->key, attempts, occurred,         why};
+    pr__table_row(table, view == PR__VIEW_OUTBOX ? outbox : others);
 }
 
 void pr__record_print(pr__cli *cli, const pr_record *record)

@@ -10,7 +10,7 @@
 #include "cli/output.h"
 
 /* A table of records, and one row of it. */
-typedef enum pr__record_view { PR__VIEW_OUTBOX = 1, PR__VIEW_DEAD } pr__record_view;
+typedef enum pr__record_view { PR__VIEW_OUTBOX = 1, PR__VIEW_INBOX, PR__VIEW_DEAD } pr__record_view;
 pr__table *pr__record_table(pr__record_view view);
 void pr__record_row(pr__table *table, pr__record_view view, const pr_record *record);
 

@@ -72,7 +72,8 @@ static const pr__option options[] = {
                 "transport)",
                 destination),
     TEXT_OPTION("content-type", "TYPE",
-                "default: application/json when the body is JSON, text/plain when it is text, else "
+                "default: application/json when the body is JSON, text/plain when it is text (but "
+                "what begins with '{' must be JSON), else "
                 "application/octet-stream",
                 content_type),
     {"header", PR__OPTION_LIST, "NAME=VALUE", "a header; may be given several times",
@@ -181,15 +182,28 @@ static void print_sent(pr__cli *cli, const char *id)
     pr__print_buffer(cli, &out);
 }
 
+/* A shell's quotes were lost, or a brace is missing: an object that nobody could decode. */
+static bool is_broken_object(const pr_message *message)
+{
+    const char *body = message->body ? message->body : "";
+    return message->body_size_bytes > 0 && body[0] == '{' &&
+           !pr__text_equal(message->content_type, PR_CONTENT_TYPE_JSON);
+}
+
 static pr__exit send_one(pr__cli *cli, pr_store *store, pr_message *message)
 {
     pr_error err = PR_ERROR_INIT;
     pr_enqueued sent;
     pr_unit *unit = NULL;
     pr_outcome outcome = PR_OUTCOME_NOT_COMMITTED;
-    if (!message->content_type)
+    if (!message->content_type) {
         message->content_type =
             pr__content_type_of(message->body, (size_t)message->body_size_bytes);
+        if (is_broken_object(message))
+            return pr__report(cli, PR__EXIT_FAILED, pr_status_text(PR_E_CONTENT),
+                              "the body begins with '{' but is no JSON; mend it, or say what it is "
+                              "with --content-type, such as text/plain");
+    }
     pr_status status = pr_unit_begin(store, &unit, &err);
     if (status == PR_OK)
         status = pr_unit_enqueue(unit, message, &sent, &err);

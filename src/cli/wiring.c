@@ -72,6 +72,9 @@ static pr_status open_named(const char *text, const pr__store_request *request,
         status = open_postgres(text, request, ret_store, &cause);
         break;
     case PR__STORE_OTHER:
+        if (pr__wiring_is_amqp(text) || pr__text_starts_with(text, "rabbitmq:"))
+            return pr__fail(err, PR_E_UNSUPPORTED, ORIGIN,
+                            "a broker is no store; name it amqp://HOST, with --to or --from");
         /* the address may hold a password: it is not shown */
         return pr__fail(err, PR_E_UNSUPPORTED, ORIGIN,
                         "stores of the kind '%.*s' are not built in; use sqlite:PATH or "
@@ -125,7 +128,7 @@ static pr_status open_amqp(const char *text, const pr__link_request *request, pr
         if (pr__text_empty(text))
             return pr__fail(err, PR_E_INVALID, ORIGIN,
                             "'amqp:' means what " PR__AMQP_ENVIRONMENT " says, and it says "
-                            "nothing");
+                            "nothing; set it to amqp://USER:PASSWORD@HOST, or name that here");
     }
     return pr_amqp_transport_new(text, &opt, &link->transport, err);
 }

@@ -177,6 +177,7 @@ static pr_status subscribe(pr_endpoint *endpoint, pr_error *err)
     endpoint->kept_at_us = pr__endpoint_now_us(endpoint);
     atomic_store(&endpoint->subscribed, true);
     set_unreached(endpoint, "");
+    pr__endpoint_observe(endpoint, PR_OBSERVE_ENDPOINT_STATE, NULL, PR_OK, "subscribed");
     return PR_OK;
 }
 
@@ -228,6 +229,8 @@ pr_status pr__endpoint_receive(pr_endpoint *endpoint, int64_t timeout_ms, size_t
             pr__endpoint_unsubscribe(endpoint);
         return transport_failed(endpoint, status, &local, err);
     }
+    if (endpoint->subscribe_failures > 0)
+        pr__endpoint_observe(endpoint, PR_OBSERVE_ENDPOINT_STATE, NULL, PR_OK, "receiving");
     endpoint->subscribe_failures = 0;
     set_unreached(endpoint, "");
     return pr__endpoint_take(endpoint, deliveries, *ret_count, err);

@@ -102,7 +102,7 @@ pr_status pr__redrive_refuse(const pr__redrive *redrive, bool known, const char 
                         redrive->other_state);
     if (known)
         return pr__fail(err, PR_E_STATE, origin, "%s is %s, not dead", subject,
-                        redrive->inbox ? "handled" : "not parked");
+                        redrive->inbox ? "handled" : "pending or published");
     return pr__fail(err, PR_E_NOT_FOUND, origin, "there is no %s%s%s%s", subject,
                     opt->consumer ? " at \"" : "", opt->consumer ? opt->consumer : "",
                     opt->consumer ? "\"" : "");

@@ -326,7 +326,8 @@ void case_a_subscriptions_dead_letter_is_redriven_by_its_name(void **state)
     check_ok(pr__store_settle(store_at(fix, 0), batch, NULL, &report, NULL, &err), &err, "settle");
     pr__batch_free(batch);
     pr_redrive_options redriven = redrive_one(id.id);
-    check_redrive_refused(fix, &redriven, PR_E_STATE, "not parked, not dead", "the relay's");
+    check_redrive_refused(fix, &redriven, PR_E_STATE, "pending or published, not dead",
+                          "the relay's");
     redriven.consumer = "nobody";
     check_redrive_refused(fix, &redriven, PR_E_NOT_FOUND, "no subscription \"nobody\"", "nobody");
     redriven.consumer = "books";

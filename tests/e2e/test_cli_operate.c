@@ -334,10 +334,18 @@ static void dead_letters_of_an_inbox(void **state)
     expect(0, "no messages", "", "dead", "list", "--consumer", "shipping");
     expect(0, "no such customer", "", "dead", "show", ids[0]);
     expect(0, "billing", "", "explain", ids[0]);
-    expect(3, "", ids[0], "dead", "redrive", ids[0], "--reason", "not of the outbox");
+    expect(3, "", "is dead in the inbox of 'billing', not in the outbox; add --consumer 'billing'",
+           "dead", "redrive", ids[0], "--reason", "not of the outbox");
+    expect(3, "", "add --consumer 'billing'", "dead", "discard", ids[1], "--reason", "r");
+    expect(0, ids[0], "", "inbox", "list");
+    expect(0, "no such customer", "", "inbox", "list", "--state", "dead", "--consumer", "billing");
+    expect(0, "no messages", "", "inbox", "list", "--state", "failed");
+    expect(0, "no messages", "", "inbox", "list", "--consumer", "shipping");
+    expect(2, "", "published, failed, held, dead", "inbox", "list", "--state", "x");
     expect(0, "1 redriven", "", "dead", "redrive", ids[0], "--consumer", "billing", "--reason",
            "customer is there now");
     expect(4, "", ids[0], "dead", "redrive", ids[0], "--consumer", "billing", "--reason", "again");
+    expect(0, ids[0], "", "inbox", "list", "--state", "pending", "--json");
     expect(0, "discarded", "", "dead", "discard", ids[1], "--consumer", "billing", "--reason", "r");
     assert_int_equal(number_of("from.db", "SELECT count(*) FROM postroom_inbox WHERE message_id = "
                                           "'01a22d1f-1ccc-7ba9-89b4-000000000002'"),

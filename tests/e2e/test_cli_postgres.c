@@ -259,8 +259,8 @@ static void a_command_receives(void **state)
     expect(0, "0 handled", "", RECEIVE, "--exec", "false", "--until-idle", "100ms");
     expect(0, NULL, "", "send", "--store", uri, "urn:message:shop:a", "{\"n\": 1}");
     expect(0, NULL, "", "send", "--store", uri, "urn:message:shop:a", "bad");
-    expect(0, "1 handled, 1 failed, 1 dead", "", RECEIVE, "--follow-ups", "--backoff", "10ms",
-           "--until-idle", "1s", "--exec",
+    expect(0, "1 handled, 1 failed, 1 dead", "is dead: the", RECEIVE, "--follow-ups", "--backoff",
+           "10ms", "--until-idle", "1s", "--exec",
            "body=$(cat); [ \"$body\" = bad ] && exit 65; [ $POSTROOM_ATTEMPT = 1 ] && exit 75;"
            "echo "
            "'{\"type\":\"urn:message:billing:written\",\"destination\":\"database://in/"

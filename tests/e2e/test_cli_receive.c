@@ -157,8 +157,10 @@ static void the_exit_code_is_the_verdict(void **state)
         folder here;
         enter(&here);
         send("{\"secret\":1}");
-        expect(0, NULL, "", RECEIVE, "--backoff", "10m", "--until-idle", "200ms", "--exec",
-               cases[i].exec);
+        /* what is dead is told: it does not come back by itself */
+        bool dead = cases[i].state && strcmp(cases[i].state, "dead") == 0;
+        expect(0, NULL, dead ? "is dead: the command ended with exit 65; see postroom dead" : "",
+               RECEIVE, "--backoff", "10m", "--until-idle", "200ms", "--exec", cases[i].exec);
         CHECK_CASE(number_of("a.db", MARKS) == (cases[i].state ? 0 : 1), cases[i].exec);
         CHECK_CASE(number_of("a.db", PARKED) == (cases[i].state ? 1 : 0), cases[i].exec);
         if (cases[i].state)
@@ -190,8 +192,8 @@ static void retries_have_an_end(void **state)
     folder here;
     enter(&here);
     send("{}");
-    expect(0, "0 handled, 1 failed, 1 dead", "", RECEIVE, "--retry-max", "1", "--until-idle",
-           "300ms", "--exec", "exit 75");
+    expect(0, "0 handled, 1 failed, 1 dead", "is dead: the command", RECEIVE, "--retry-max", "1",
+           "--until-idle", "300ms", "--exec", "exit 75");
     assert_int_equal(parked("dead", "the command ended with exit 75"), 1);
     folder_leave(&here);
 }
@@ -253,8 +255,8 @@ static void what_a_failed_command_leaves_behind_is_ended(void **state)
         enter(&here);
         send("{}");
         snprintf(exec, sizeof exec, "sleep 60 & echo $! >pid; %s", ends[i]);
-        expect(0, "0 handled", "", RECEIVE, "--backoff", "10m", "--until-idle", "100ms", "--exec",
-               exec);
+        expect(0, "0 handled", strcmp(ends[i], "exit 65") == 0 ? "is dead" : "", RECEIVE,
+               "--backoff", "10m", "--until-idle", "100ms", "--exec", exec);
         wait_gone(pid_in("pid"));
         folder_leave(&here);
     }
@@ -520,6 +522,56 @@ static void a_receiver_that_is_killed_loses_nothing(void **state)
 
 /* ---- usage ---- */
 
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+        count++;
+    return count;
+}
+
+/* It tries for ever; that, and why, is said once, and not without end. */
+static void that_no_messages_can_come_is_told(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    run(&r, RECEIVE, "--from", "amqp://me:sekret@127.0.0.1:1", "--exec", "false", "--until-idle",
+        "700ms"); /* it tries several times */
+    check_result(&r, 1, "0 handled", "no messages come, trying again: connect to 127.0.0.1:1",
+                 "text");
+    assert_int_equal(count_of(r.err, "nobody answers"), 1);
+    assert_int_equal(count_of(r.err, "\n"), 1);
+    assert_int_equal(count_of(r.err, "sekret"), 0);
+    result_done(&r);
+    run(&r, RECEIVE, "--from", "amqp://me:sekret@127.0.0.1:1", "--exec", "false", "--until-idle",
+        "100ms", "--json");
+    check_result(&r, 1, "\"handled\":0", "\"event\":\"messaging.endpoint.state\"", "json");
+    assert_int_equal(count_of(r.err, "sekret"), 0);
+    result_done(&r);
+    folder_leave(&here);
+}
+
+static void with_verbose_each_event_is_a_line(void **state)
+{
+    (void)state;
+    folder here;
+    result r;
+    enter(&here);
+    send("{\"secret\":1}");
+    run(&r, RECEIVE, "--exec", "exit 75", "--retry-max", "1", "--until-idle", "300ms", "--verbose");
+    check_result(&r, 0, "1 failed, 1 dead", "messaging.endpoint.state 1 of=billing: subscribed\n",
+                 "events");
+    assert_int_equal(count_of(r.err, "messaging.inbox.failed 1 id="), 1);
+    assert_int_equal(count_of(r.err, "messaging.inbox.dead 1 id="), 1);
+    assert_int_equal(count_of(r.err, "of=billing: the command ended with exit 75\n"), 2);
+    assert_int_equal(count_of(r.err, "postroom dead show"), 0); /* said as an event already */
+    assert_int_equal(count_of(r.err, "secret"), 0);
+    result_done(&r);
+    folder_leave(&here);
+}
+
 static void what_is_missing_or_wrong_is_told(void **state)
 {
     (void)state;
@@ -539,6 +591,10 @@ static void what_is_missing_or_wrong_is_told(void **state)
            "100000000000d");
     expect(1, "", "is not urn:message:", "receive", "--store", STORE, "--endpoint", "e", "--type",
            "order", "--exec", "x");
+    unsetenv("POSTROOM_AMQP");
+    expect(2, "", "says nothing; set it to amqp://", RECEIVE, "--from", "amqp:", "--exec", "x");
+    expect(1, "", "the endpoint's id has a '/', a space", "receive", "--store", STORE, "--endpoint",
+           "bill ing", "--type", TYPE, "--exec", "x");
     expect(3, "", "there is no store 'sqlite:none.db'", RECEIVE, "--from", "sqlite:none.db",
            "--exec", "x");
     folder_leave(&here);
@@ -567,6 +623,8 @@ int main(void)
         cmocka_unit_test(a_command_that_is_stopped_together_with_us_charges_nothing),
         cmocka_unit_test(a_command_that_ends_within_the_grace_is_done),
         cmocka_unit_test(a_receiver_that_is_killed_loses_nothing),
+        cmocka_unit_test(that_no_messages_can_come_is_told),
+        cmocka_unit_test(with_verbose_each_event_is_a_line),
         cmocka_unit_test(what_is_missing_or_wrong_is_told),
     };
     return RUN_TESTS(tests);

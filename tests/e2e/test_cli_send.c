@@ -128,11 +128,14 @@ static void what_is_refused_leaves_nothing(void **state)
     expect(1, "", "id", "send", "urn:message:a:b", "{}", "--id",
            "00000000-0000-0000-0000-000000000000");
     expect(1, "", "transport", "send", "urn:message:a:b", "{}", "--destination", "nowhere");
+    expect(1, "", "begins with '{' but is no JSON", "send", "urn:message:a:b", "{order: 1}");
     expect(1, "", "1048576", "send", "urn:message:a:b", "--file", "large");
     expect(2, "", "must be 1 to 67108864", "send", "urn:message:a:b", "{}", "--body-max", "65MiB");
     assert_int_equal(number_of("a.db", COUNT), 0);
+    expect(0, NULL, "", "send", "urn:message:a:c", "{{name}}", "--content-type", "text/plain");
+    assert_int_equal(number_of("a.db", COUNT), 1);
     expect(0, NULL, "", "send", "urn:message:a:b", "--file", "large", "--body-max", "2MiB");
-    assert_int_equal(number_of("a.db", "SELECT length(body) FROM postroom_outbox"),
+    assert_int_equal(number_of("a.db", "SELECT max(length(body)) FROM postroom_outbox"),
                      1024 * 1024 + 1);
     folder_leave(&here);
 }

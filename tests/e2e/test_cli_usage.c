@@ -104,6 +104,9 @@ static void what_is_no_store_is_refused(void **state)
         expect_program(2, "", "not built in", calls[i][0], call);
     }
     expect(1, "", "not a database", "migrate", "--store", "text.db");
+    expect(2, "", "a broker is no store; name it amqp://HOST, with --to or --from", "status",
+           "--store", "amqp://u:secret@h");
+    expect(2, "", "a broker is no store", "migrate", "--store", "rabbitmq://h");
     expect(2, "", "has no path", "status", "--store", "sqlite:");
     result r;
     static const char *const secretive[] = {
@@ -166,6 +169,7 @@ static void wrong_usage_is_told(void **state)
     expect(2, "", "--store needs a value", "status", "--store");
     expect(2, "", "--json takes no value", "status", "--json=yes");
     expect(2, "", "put -- before", "send", "urn:message:a:b", "-x", "--store", "a.db");
+    expect(2, "", "'a.db' is an argument too many: postroom status\n", "status", "a.db");
     expect(2, "", "'b' is an argument too many", "explain", "a", "b", "--store", "a.db");
     expect(2, "", "an argument is missing", "explain", "--store", "a.db");
     expect(2, "", "must be a whole number", "outbox", "list", "--limit", "ten");
@@ -245,6 +249,7 @@ static void help_is_everywhere(void **state)
     expect(0, "postroom 0.1.0", "", "--version");
     for (size_t i = 0; i < COUNT_OF(groups); i++)
         expect(0, "list", "", groups[i], "--help");
+    expect(0, "usage: postroom outbox COMMAND [options]", "", "outbox", "--help");
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         expect(0, "--json", "", names[i][0], names[i][1] ? names[i][1] : "--help", "--help");
         expect(0, "usage: postroom ", "", "help", names[i][0], names[i][1] ? names[i][1] : NULL);

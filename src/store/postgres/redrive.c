@@ -313,7 +313,7 @@ static pr_status discard_row(pr__pg_store *store, const char *message_id, const 
                             "there is no dead message \"%s\" at \"%s\"", message_id, consumer);
         TRY(pr__pg_int(conn, SQL_IN_LOG, &known, NULL, err, "u", message_id));
         if (known > 0)
-            return pr__discard_refuse(message_id, "not parked", ORIGIN, err);
+            return pr__discard_refuse(message_id, "pending or published", ORIGIN, err);
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no message \"%s\"", message_id);
     }
     pr__audit_subject subject = {.message_id = message_id,
