@@ -135,7 +135,8 @@ PR_API PR_MUST_CHECK pr_status pr_bus_add_endpoint(pr_bus *bus, const pr_endpoin
                                                    const char *transport, pr_error *err);
 
 /**
- * The short form of pr_bus_add_endpoint: one type, one handler, all defaults.
+ * The short form of pr_bus_add_endpoint: one type, one handler, all defaults. An endpoint has one
+ * handler: for a second type of the same id list both in pr_bus_add_endpoint.
  *
  * Errors  as pr_bus_add_endpoint.
  * Since   0.1
@@ -145,7 +146,8 @@ PR_API PR_MUST_CHECK pr_status pr_bus_on(pr_bus *bus, const char *endpoint, cons
 
 /**
  * Start the relay and the endpoints, and wait until they have subscribed, start_wait_ms at most.
- * What cannot subscribe now goes on trying; the snapshot tells.
+ * What cannot subscribe now (a broker that is down, a wrong password) goes on trying: the health of
+ * the snapshot and the observer say why.
  *
  * Errors  STATE: it is started, has no transport, or a handler of it calls. BACKEND, NOMEM: nothing
  *         was started.

@@ -36,11 +36,11 @@ typedef enum pr_inbox_mode {
 typedef struct pr_endpoint_options {
     uint32_t size;
     uint32_t prefetch;        /* deliveries in hand at most; <= 4,096; 0 = 32 */
-    const char *id;           /* the consumer of the inbox and the queue's name */
+    const char *id;           /* the consumer of the inbox and the queue's name; no '/', no space */
     const char *const *types; /* URNs that it subscribes to */
     size_t type_count;
     const pr_contracts *contracts; /* borrowed; NULL = every type is raw bytes */
-    pr_handler handler;            /* required */
+    pr_handler handler;            /* required; one for all types: it looks at the message's */
     void *user;                    /* given to the handler, as it is; borrowed */
     uint32_t retry_max;            /* 0 = 10; PR_RETRY_NONE = none */
     uint32_t jitter_percent;       /* 0 = 25; PR_JITTER_NONE = none */

@@ -176,7 +176,9 @@ pr_status pr_bus_add_endpoint(pr_bus *bus, const pr_endpoint_options *opt, const
         return pr__fail(err, PR_E_NOT_FOUND, ORIGIN, "there is no transport '%s' on this bus",
                         transport);
     if (opt->id && pr_bus_endpoint(bus, opt->id))
-        return pr__fail(err, PR_E_CONFLICT, ORIGIN, "there is an endpoint '%s' already", opt->id);
+        return pr__fail(
+            err, PR_E_CONFLICT, ORIGIN,
+            "there is an endpoint '%s' already: it has one handler, for all of its types", opt->id);
     pr_endpoint_options own = inherit(bus, opt);
     pr__bus_endpoint *at = &bus->endpoints[bus->endpoint_count];
     pr_status status = pr_store_clone(bus->opt.store, &at->store, err);

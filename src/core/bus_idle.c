@@ -97,9 +97,12 @@ static pr_status look_at_queue(look *l, const pr__bus_endpoint *at, pr_error *er
                                           .type_count = opt->type_count};
     pr__bus_transport *on = pr__bus_transport_named(l->bus, at->transport->name);
     uint64_t count = 0;
-    TRY(ask_queue(on, &options, &count, err));
-    add(l, opt->id, "not handled", count);
-    return PR_OK;
+    pr_status status = ask_queue(on, &options, &count, err);
+    if (status != PR_OK)
+        pr__error_context(err, "endpoint '%s'", opt->id);
+    else
+        add(l, opt->id, "not handled", count);
+    return status;
 }
 
 static pr_status look_at_parked(look *l, const pr__bus_endpoint *at, pr_error *err)

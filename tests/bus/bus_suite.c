@@ -5,6 +5,8 @@
  */
 #include "bus/stand.h"
 
+#include <postroom/amqp.h>
+
 #include "base/time.h"
 
 static pr_handled count_one(void *user, pr_scope *scope)
@@ -105,6 +107,41 @@ static void an_endpoint_on_a_carrier_cannot_be_waited_for(void **state)
     stand_start(&s);
     check_error(pr_bus_wait_idle(s.bus, 1000, &err), &err, PR_E_UNSUPPORTED, "backlog", "wait");
     stand_close(&s);
+}
+
+/* It starts and goes on trying; but nobody takes it for healthy, and why is to be seen. */
+static void an_endpoint_that_cannot_subscribe_is_told(void **state)
+{
+    world *w = *state;
+    pr_error err = PR_ERROR_INIT;
+    pr_bus *bus = NULL;
+    pr_transport *nowhere = NULL;
+    const pr_bus_options opt =
+        PR_BUS_OPTIONS(.store = w->store, .start_wait_ms = 50, .relay_off = true);
+    check_ok(pr_amqp_transport_new("amqp://me:sekret@127.0.0.1:1", NULL, &nowhere, &err), &err,
+             "transport");
+    check_ok(pr_bus_new(&opt, &bus, &err), &err, "bus");
+    check_ok(pr_bus_add_transport(bus, nowhere, &err), &err, "add");
+    check_ok(pr_bus_on(bus, "billing", TYPE_ORDER, count_one, NULL, &err), &err, "on");
+    check_ok(pr_bus_start(bus, &err), &err, "start");
+    pr_bus_snapshot seen = {.size = (uint32_t)sizeof seen};
+    int64_t until_us = pr__monotonic_us() + PATIENCE_US;
+    do {
+        pr__sleep_us(1000);
+        check_ok(pr_bus_snapshot_get(bus, &seen, &err), &err, "snapshot");
+    } while (!strstr(seen.health_reason, "nobody answers") && pr__monotonic_us() < until_us);
+    assert_non_null(strstr(seen.health_reason, "billing: connect to 127.0.0.1:1: nobody answers"));
+    assert_null(strstr(seen.health_reason, "sekret"));
+    assert_int_equal(seen.health, PR_HEALTH_DEGRADED);
+    assert_int_equal(seen.stopped, 1);
+    assert_int_equal(seen.accepting, 0);
+    pr_endpoint_snapshot one = {.size = (uint32_t)sizeof one};
+    check_ok(pr_endpoint_snapshot_get(pr_bus_endpoint(bus, "billing"), &one, &err), &err, "one");
+    assert_true(one.running);
+    assert_int_equal(one.state, PR_ENDPOINT_STOPPED);
+    assert_non_null(strstr(one.unreached_reason, "nobody answers"));
+    pr_bus_free(bus);
+    pr_transport_free(nowhere);
 }
 
 static void a_publish_reaches_each_endpoint_once_and_a_send_one(void **state)
@@ -519,6 +556,7 @@ size_t bus_suite(const struct CMUnitTest **ret_tests)
     static const struct CMUnitTest tests[] = {
         CASE(misuse_is_refused),
         CASE(an_endpoint_on_a_carrier_cannot_be_waited_for),
+        CASE(an_endpoint_that_cannot_subscribe_is_told),
         CASE(a_publish_reaches_each_endpoint_once_and_a_send_one),
         CASE(directly_and_by_the_outbox_it_is_the_same_envelope),
         CASE(an_unknown_scheme_parks_that_message_alone),
