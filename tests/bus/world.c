@@ -240,32 +240,17 @@ void world_stop(world *w)
 
 void world_send_message(world *w, const pr_message *message)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_submission submission = {.ticket = 1, .message = message};
-    pr_submitted outcome;
-    size_t count = 0;
-    check_ok(pr_transport_submit(w->sender, &submission, 1, &count, &err), &err, "submit");
-    assert_int_equal(count, 1);
-    check_ok(pr_transport_poll(w->sender, PATIENCE_MS, &outcome, 1, &count, &err), &err, "poll");
-    if (count != 1 || outcome.outcome != PR_SUBMIT_CONFIRMED)
-        fail_msg("the broker answered %d: %s", (int)outcome.outcome, outcome.reason);
+    order_send_message(w->sender, message);
 }
 
 void world_send(world *w, const char *id, const char *key, const char *body)
 {
-    pr_message message =
-        PR_MESSAGE(.id = id, .type = TYPE_ORDER, .type_version = 1,
-                   .content_type = "application/json", .destination = "memory://topic/" TYPE_ORDER,
-                   .key = key, .body = body, .body_size_bytes = strlen(body),
-                   .occurred_at_us = 1767225600000000);
-    world_send_message(w, &message);
+    order_send(w->sender, id, key, body);
 }
 
 pr_endpoint_snapshot world_snapshot(world *w)
 {
-    pr_endpoint_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
-    assert_int_equal(pr_endpoint_snapshot_get(w->endpoint, &snapshot, NULL), PR_OK);
-    return snapshot;
+    return endpoint_snapshot(w->endpoint);
 }
 
 static void pause_or_step(world *w)
@@ -323,25 +308,4 @@ const char *world_text(world *w, const char *sql)
     static char text[1024];
     w->provider->text(w->address, sql, text, sizeof text);
     return text;
-}
-
-pr_handled act_ok(world *w, pr_scope *scope)
-{
-    (void)w;
-    (void)scope;
-    return PR_HANDLED_OK;
-}
-
-pr_handled act_retry(world *w, pr_scope *scope)
-{
-    (void)w;
-    pr_scope_fail(scope, "not yet", -1);
-    return PR_HANDLED_RETRY;
-}
-
-pr_handled act_permanent(world *w, pr_scope *scope)
-{
-    (void)w;
-    pr_scope_fail(scope, "never", -1);
-    return PR_HANDLED_PERMANENT;
 }

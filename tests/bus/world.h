@@ -14,18 +14,14 @@
 #include <postroom/memory.h>
 #include <postroom/postroom.h>
 
+#include "support/endpoint_world.h"
 #include "support/test.h"
 
-#define TYPE_ORDER        "urn:message:shop:order-placed"
-#define TYPE_FOLLOW       "urn:message:billing:invoice-written"
-#define CONSUMER          "billing"
 #define ADDRESS_MAX       400
 
 #define WORLD_THREADS_MAX 200
 #define WORLD_ENDS_MAX    4
 #define WORLD_OTHERS_MAX  8
-
-typedef struct world world;
 
 typedef struct bus_provider {
     const char *name;
@@ -64,9 +60,6 @@ typedef struct bus_carrier {
     /* The first queue of which the name begins so; "" = none. */
     void (*find_queue)(const char *start, char ret_name[128]);
 } bus_carrier;
-
-/* What the handler does. */
-typedef pr_handled (*world_act)(world *w, pr_scope *scope);
 
 /* What a case that fails leaves behind. It is stopped, then the threads of the case are awaited,
    who may use it to the last, then it is closed. */
@@ -144,14 +137,9 @@ void world_until_number(world *w, const char *sql, int64_t wanted);
 int64_t world_number(world *w, const char *sql);
 const char *world_text(world *w, const char *sql); /* valid until the next call */
 const char *world_last_text(world *w);
-#define EFFECTS "SELECT count(*) FROM effects"
-#define MARKS   "SELECT count(*) FROM {p}_inbox"
-#define PARKED  "SELECT count(*) FROM {p}_inbox_parked"
-#define OUTBOX  "SELECT count(*) FROM {p}_outbox"
-
-pr_handled act_ok(world *w, pr_scope *scope);
-pr_handled act_retry(world *w, pr_scope *scope);
-pr_handled act_permanent(world *w, pr_scope *scope);
+#define MARKS  "SELECT count(*) FROM {p}_inbox"
+#define PARKED "SELECT count(*) FROM {p}_inbox_parked"
+#define OUTBOX "SELECT count(*) FROM {p}_outbox"
 
 /* The suites: their cases; returns how many. */
 size_t middleware_suite(const struct CMUnitTest **ret_tests);

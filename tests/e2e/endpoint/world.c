@@ -142,26 +142,12 @@ void world_advance(world *w, int64_t ms)
 
 void world_send_message(world *w, const pr_message *message)
 {
-    pr_error err = PR_ERROR_INIT;
-    pr_submission submission = {.ticket = 1, .message = message};
-    pr_submitted outcome;
-    size_t count = 0;
-    check_ok(pr_transport_submit(w->sender, &submission, 1, &count, &err), &err, "submit");
-    assert_int_equal(count, 1);
-    check_ok(pr_transport_poll(w->sender, 1000, &outcome, 1, &count, &err), &err, "poll");
-    assert_int_equal(count, 1);
-    if (outcome.outcome != PR_SUBMIT_CONFIRMED)
-        fail_msg("the broker answered %d: %s", (int)outcome.outcome, outcome.reason);
+    order_send_message(w->sender, message);
 }
 
 void world_send(world *w, const char *id, const char *key, const char *body)
 {
-    pr_message message =
-        PR_MESSAGE(.id = id, .type = TYPE_ORDER, .type_version = 1,
-                   .content_type = "application/json", .destination = "memory://topic/" TYPE_ORDER,
-                   .key = key, .body = body, .body_size_bytes = strlen(body),
-                   .occurred_at_us = 1767225600000000);
-    world_send_message(w, &message);
+    order_send(w->sender, id, key, body);
 }
 
 pr_status world_step(world *w, pr_error *err)
@@ -181,9 +167,7 @@ void world_steps(world *w, int count)
 
 pr_endpoint_snapshot world_snapshot(world *w)
 {
-    pr_endpoint_snapshot snapshot = {.size = (uint32_t)sizeof snapshot};
-    assert_int_equal(pr_endpoint_snapshot_get(w->endpoint, &snapshot, NULL), PR_OK);
-    return snapshot;
+    return endpoint_snapshot(w->endpoint);
 }
 
 void world_step_until_at(world *w, const char *name, size_t offset, uint64_t wanted)
@@ -218,25 +202,4 @@ int64_t world_number(world *w, const char *sql)
     if (text[0] == '\0')
         fail_msg("%s: no number", sql);
     return strtoll(text, NULL, 10);
-}
-
-pr_handled act_ok(world *w, pr_scope *scope)
-{
-    (void)w;
-    (void)scope;
-    return PR_HANDLED_OK;
-}
-
-pr_handled act_retry(world *w, pr_scope *scope)
-{
-    (void)w;
-    pr_scope_fail(scope, "not yet", -1);
-    return PR_HANDLED_RETRY;
-}
-
-pr_handled act_permanent(world *w, pr_scope *scope)
-{
-    (void)w;
-    pr_scope_fail(scope, "never", -1);
-    return PR_HANDLED_PERMANENT;
 }

@@ -9,20 +9,9 @@
 #ifndef PR_TESTS_ENDPOINT_WORLD_H
 #define PR_TESTS_ENDPOINT_WORLD_H
 
-#include <postroom/endpoint.h>
-#include <postroom/memory.h>
-
+#include "support/endpoint_world.h"
 #include "support/host_db.h"
 #include "support/test.h"
-
-#define TYPE_ORDER  "urn:message:shop:order-placed"
-#define TYPE_FOLLOW "urn:message:billing:invoice-written"
-#define CONSUMER    "billing"
-
-typedef struct world world;
-
-/* What the handler does, after it has written its effect. */
-typedef pr_handled (*world_act)(world *w, pr_scope *scope);
 
 struct world {
     char address[320];
@@ -90,13 +79,7 @@ void world_unlock(world *w);
 int64_t world_number(world *w, const char *sql);
 /* One text; "" = NULL or no row. Valid until the next call. */
 const char *world_text(world *w, const char *sql);
-#define EFFECTS "SELECT count(*) FROM effects"
-#define MARKS   "SELECT count(*) FROM postroom_inbox"
-#define PARKED  "SELECT count(*) FROM postroom_inbox_parked"
-
-/* Acts. */
-pr_handled act_ok(world *w, pr_scope *scope);
-pr_handled act_retry(world *w, pr_scope *scope);
-pr_handled act_permanent(world *w, pr_scope *scope);
+#define MARKS  "SELECT count(*) FROM postroom_inbox"
+#define PARKED "SELECT count(*) FROM postroom_inbox_parked"
 
 #endif
