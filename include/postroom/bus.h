@@ -194,6 +194,7 @@ PR_API void pr_bus_stop(pr_bus *bus);
  *
  * Owner   accepts NULL; returns NULL. In a handler of the bus it does what pr_bus_stop does there,
  *         and returns the bus: free it elsewhere.
+ * Thread  any, and the last one that uses it.
  * Since   0.1
  */
 PR_API pr_bus *pr_bus_free(pr_bus *bus);

@@ -136,6 +136,7 @@ PR_API PR_MUST_CHECK pr_status pr_endpoint_step(pr_endpoint *endpoint, int64_t *
  * key are handled one after the other, in order.
  *
  * Errors  STATE: it runs already, or was called from its own handler.
+ * Thread  one at a time; it is the endpoint's until this returns.
  * Since   0.1
  */
 PR_API PR_MUST_CHECK pr_status pr_endpoint_run(pr_endpoint *endpoint, pr_error *err);
@@ -183,6 +184,7 @@ PR_API PR_MUST_CHECK pr_status pr_endpoint_snapshot_get(pr_endpoint *endpoint,
  * Close the subscription and free the endpoint.
  *
  * Owner   accepts NULL; returns NULL. It must not run.
+ * Thread  any, and the last one that uses it.
  * Since   0.1
  */
 PR_API pr_endpoint *pr_endpoint_free(pr_endpoint *endpoint);

@@ -1,8 +1,9 @@
 /*
  * An endpoint's inside, shared by its files: endpoint.c (life), endpoint_options.c, endpoint_loop.c
- * (what comes next), endpoint_retry.c (parked rows), endpoint_work.c (what becomes of one message),
- * endpoint_chain.c (one message through the unit, the inbox and the handler), endpoint_batch.c
- * (several messages through one unit).
+ * (what comes next), endpoint_hand.c (deliveries in hand), endpoint_retry.c (parked rows),
+ * endpoint_workers.c (its threads), endpoint_work.c (what becomes of one message), endpoint_chain.c
+ * (one message through the unit, the inbox and the handler), endpoint_batch.c (several messages
+ * through one unit).
  */
 #ifndef PR_CORE_ENDPOINT_H
 #define PR_CORE_ENDPOINT_H
