@@ -118,7 +118,7 @@ static pr_status read_facts(pr__pg_unit *unit, const pr__inbox_visit *visit, con
     unit->marked_first = facts->mark == PR__MARK_NEW;
     facts->found = pr__pg_inbox_read_row(in->calls[ENTER_FIND].result, visit->hash, &facts->row);
     facts->blocked = in->blocked_at && PQntuples(in->calls[in->blocked_at].result) > 0;
-    return in->look_at && facts->mark == PR__MARK_NEW
+    return visit->saga && in->look_at && facts->mark == PR__MARK_NEW
                ? read_look(unit, in->calls[in->look_at].result, visit->saga, err)
                : PR_OK;
 }
