@@ -450,9 +450,8 @@ const pr__command pr__command_receive = {
         "The command gets the body on its standard input and the envelope in POSTROOM_ variables "
         "of its environment. Exit 0: done, once and for all; 65: dead at once; anything else, 75 "
         "for one: tried again later. Runs until SIGTERM or SIGINT. With --until-idle it exits 1 "
-        "when "
-        "no messages could come. A failed message is listed by `inbox list`, a dead one by `dead "
-        "list`.",
+        "when no messages could come. A failed message is listed by `inbox list`, a dead one by "
+        "`dead list`.",
     .options = options,
     .values_size = sizeof(receive_values),
     .uses_store = true,

@@ -36,10 +36,9 @@ static const char SQL_INSERT[] =
     "RETURNING started_at";
 #define SAVE                                                                                       \
     "UPDATE {p}saga SET version = version OPERATOR(pg_catalog.+) 1, state_version = $7, state = "  \
-    "$8, timeouts = $9, "                                                                          \
-    "last_messages = $10, updated_at = now, completed_at = CASE WHEN $11 THEN now END, "           \
-    "started_at "                                                                                  \
-    "= CASE WHEN $12 IS NULL THEN started_at ELSE now END, instance_id = coalesce($12, "           \
+    "$8, timeouts = $9, last_messages = $10, updated_at = now, completed_at = CASE WHEN $11 "      \
+    "THEN now END, started_at = CASE WHEN $12 IS NULL THEN started_at ELSE now END, instance_id "  \
+    "= coalesce($12, "                                                                             \
     "instance_id), lease_token = CASE WHEN $6 IS NULL THEN lease_token END, lease_owner = CASE "   \
     "WHEN $6 IS NULL THEN lease_owner END, lease_until = CASE WHEN $6 IS NULL THEN lease_until "   \
     "END FROM (SELECT " NOW " AS now) AS c WHERE " KEY " AND instance_id " IS                      \
